@@ -485,7 +485,12 @@ def chromium_candidates(env, system, mac_apps=CHROMIUM_MAC_APPS):
         found += [os.path.expanduser(path) for path in mac_apps]
     cache = playwright_cache(env, system)
     for pattern in ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*.app/Contents/MacOS/*"):
-        found += sorted(glob.glob(os.path.join(cache, pattern)), reverse=True)
+        # The number in the folder's name counts Playwright's builds: the newest first.
+        found += sorted(
+            glob.glob(os.path.join(cache, pattern)),
+            key=lambda path: [int(digits) for digits in re.findall(r"chromium-(\d+)", path)],
+            reverse=True,
+        )
     return [path for path in found if path and os.access(path, os.X_OK) and os.path.isfile(path)]
 
 

@@ -1,0 +1,61 @@
+"""What every test gets: markers, and the rule that a skip is never silent.
+
+Tests marked ``gpu`` are skipped, with that reason, where there is no CUDA device.
+It is the one skip that is always allowed. A skipped browser test counts as failed,
+since the test command promises a Chromium; and where ``CI`` is set every other
+skip counts as failed too, since nothing may be missing there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+BROWSER_TESTS = Path(__file__).parent / "browser"
+
+# The machine may be slow or busy, and a slow example is no wrong one.
+hypothesis.settings.register_profile("lab", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("lab")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if BROWSER_TESTS in item.path.parents:
+            item.add_marker("browser")
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not _has_cuda():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="gpu: no CUDA device here"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    is_xfail = hasattr(report, "wasxfail")
+    if report.skipped and not is_xfail and not item.get_closest_marker("gpu"):
+        _fail_if_not_allowed(report, item.path)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    if report.skipped:  # a whole file that skips itself, as pytest.importorskip does
+        _fail_if_not_allowed(report, collector.path)
+    return report
+
+
+def _fail_if_not_allowed(report, path: Path) -> None:
+    if BROWSER_TESTS in path.parents or os.environ.get("CI"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{path.name} may not skip here, but did: {reason}"
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
