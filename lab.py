@@ -545,6 +545,28 @@ def install_chromium(python, env, system, os_fields):
     )
 
 
+def ensure_playwright_starts(python, os_fields):
+    """Makes Playwright's own driver able to start; a bare Debian lacks a library it needs.
+
+    Raises SetupError with the command to type where that cannot be mended from here.
+    """
+    library = os.path.join(os.path.dirname(os.path.dirname(python)), "lib")
+    drivers = glob.glob(os.path.join(library, "python3.*", "site-packages", "playwright", "driver", "node"))
+    if not drivers or output_of([drivers[0], "--version"]):
+        return
+    package = "libatomic1"
+    is_debian_like = "debian" in (os_fields.get("ID", "") + " " + os_fields.get("ID_LIKE", "")).split()
+    if is_debian_like and is_root() and shutil.which("apt-get") and apt_install(package):
+        if output_of([drivers[0], "--version"]):
+            return
+    advice = "%sapt-get install -y %s" % ("" if is_root() else "sudo ", package)
+    raise SetupError(
+        "Playwright, which drives the browser in the tests, does not start: %s\n"
+        "does not run here. Mostly a library is missing%s, and then the same command again."
+        % (drivers[0], "; type\n\n    %s\n" % advice if is_debian_like else " (libatomic); install it")
+    )
+
+
 # --- the commands ------------------------------------------------------------------
 
 
@@ -680,6 +702,7 @@ def prepare_tests():
             "The tests run the real model, and this was not fetched: %s.\n"
             "The lines above say why; it needs a network once." % ", ".join(missing)
         )
+    ensure_playwright_starts(python, os_release())
     system = platform.system()
     chromium = find_chromium(os.environ, system)
     if not chromium:

@@ -129,3 +129,30 @@ def test_when_nothing_works_the_command_to_type_is_named(installers, env, monkey
     monkeypatch.setattr(lab, "CHROMIUM_MAC_APPS", ())
     with pytest.raises(lab.SetupError, match=advice):
         lab.install_chromium("python", env, system, os_fields)
+
+
+@pytest.fixture
+def driver(tmp_path):
+    """The environment's Python, and Playwright's driver, which lacks a library."""
+    folder = tmp_path / "env/lib/python3.12/site-packages/playwright/driver"
+    node = browser(folder / "node", "echo 'libatomic.so.1: cannot open shared object file' >&2; exit 127\n")
+    return str(tmp_path / "env/bin/python"), node
+
+
+def test_the_library_playwrights_driver_lacks_on_a_bare_debian_is_installed(driver, monkeypatch):
+    python, node = driver
+    asked = []
+    monkeypatch.setattr(lab, "is_root", lambda: True)
+    monkeypatch.setattr(lab.shutil, "which", lambda name: "/usr/bin/" + name)
+    monkeypatch.setattr(lab, "apt_install", lambda name: asked.append(name) or bool(browser(node)))
+    lab.ensure_playwright_starts(python, {"ID": "debian"})
+    lab.ensure_playwright_starts(python, {"ID": "debian"})
+    assert asked == ["libatomic1"]
+
+
+def test_a_driver_that_does_not_start_is_a_command_to_type_for_others(driver, monkeypatch):
+    monkeypatch.setattr(lab, "is_root", lambda: False)
+    with pytest.raises(lab.SetupError, match="sudo apt-get install -y libatomic1"):
+        lab.ensure_playwright_starts(driver[0], {"ID": "ubuntu", "ID_LIKE": "debian"})
+    with pytest.raises(lab.SetupError, match="libatomic"):
+        lab.ensure_playwright_starts(driver[0], {"ID": "fedora"})
