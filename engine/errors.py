@@ -52,7 +52,39 @@ TEXTS = {
     "text-changed": "The text '{name}' is not the one the results refer to (SHA-256 {found}, expected {expected}); fetch it again.",
 }
 
-MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS}
+SERVING = {
+    "request-never-fits": "A request of {tokens} tokens (prompt and output) needs {needed_blocks} KV blocks of {block_tokens} tokens, and the smallest pool it must pass through has {total_blocks}; give more KV memory or shorten it.",
+    "kv-memory": "The KV cache could not get its {bytes} bytes of memory ({why}); lower the KV budget or free some memory.",
+    "worker-died": "The worker process {worker} ended in the middle of the work ({exit}; its last words: {last_words}); the run is lost, nothing else is. Run it again; if it happens again, look at free memory first.",
+    "worker-error": "The worker met an error of its own ({why}); the run is lost, nothing else is. Run it again, and report it if it happens again.",
+    "worker-silent": "No answer from {workers} within {seconds} s; they were ended. Run it again when the machine is less busy.",
+    "clocks-disagree": "The clock of {worker} is {offset_ms} ms off the coordinator's, so times could not be compared; nothing was measured.",
+    "torch-without-cuda": "There is a GPU, but the installed PyTorch ({version}) has no CUDA; install the CUDA build, or choose the device cpu.",
+    "run-too-long": "The run did not end within {seconds} s and was stopped; take shorter prompts or outputs.",
+    "device-busy": "The device {device} is in use by {holder}; wait until it is free, or leave out --no-wait to take the next turn.",
+}
+
+SCENARIO = {
+    "scenario-field": "There is no setting '{field}'; choose one of: {known}.",
+    "scenario-value": "{field} = {value} is not possible: it must be {expected}.",
+    "scenario-no-requests": "There are no requests to serve; let at least one kind of request have a count above 0.",
+    "scenario-too-much": "All requests together are {tokens} tokens, and the limit is {limit}; lower a count or a length.",
+    "prompt-exceeds-model": "A {kind} request of {prompt_tokens} prompt and {output_tokens} output tokens does not fit the model's context of {max_context} tokens; shorten one of them.",
+    "prompt-too-short": "A {kind} prompt of {prompt_tokens} tokens is too short: the chat frame of this model alone takes {minimum}; ask for more.",
+    "text-too-short": "The text '{name}' has {tokens} tokens, and this experiment needs {needed}; take a longer text or shorter prompts.",
+    "workload-unknown": "There is no workload '{name}'; choose one of: {known}.",
+    "workload-broken": "The workload file {path} cannot be used: {why}.",
+}
+
+RUNS = {
+    "run-unknown": "There is no run '{run_id}' here; check the link, or run the experiment again.",
+    "run-unreadable": "{path} is not a result of this lab ({why}); give a file written with --json.",
+    "output-unwritable": "{path} could not be written ({why}); the result is kept as run {run_id}.",
+    "store-unwritable": "The result could not be stored in {path} ({why}); free some disk space or set LAB_HOME to a folder on another disk.",
+    "service-gone": "The engine service ended while working ({why}); it starts anew with the next run.",
+}
+
+MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **RUNS}
 
 
 class LabError(Exception):

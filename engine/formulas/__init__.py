@@ -1,0 +1,1 @@
+"""Formulas shared by pages, quizzes and the engine: plain Python, no torch, nothing of the engine."""

@@ -1,0 +1,118 @@
+"""Attention over the block pool, for a packed batch of whole prompts, chunks and decodes.
+
+`BatchAttention` is what the transformer calls in every layer: it stores the new keys and values in their slots and
+lets each sequence attend to all of its own. A chunk attends to everything before it and causally to itself:
+position i sees j <= i. (`is_causal` of PyTorch's SDPA is aligned at the top left and would be wrong for a chunk.)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+from torch.nn.attention.bias import causal_lower_right
+
+from engine.kv.storage import KVStorage
+
+
+@dataclass(frozen=True)
+class Span:
+    """One sequence's rows in the packed batch: `length` rows from `row`, following `start` cached tokens.
+
+    `runs` are the slots of all `start + length` tokens, `table` the block ids.
+    """
+
+    row: int
+    length: int
+    start: int
+    runs: list[tuple[int, int]]
+    table: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return self.start + self.length
+
+
+class BatchAttention:
+    """The `attend` callable for one step. `slots` [n] tells where each packed row's K and V go."""
+
+    def __init__(self, storage: KVStorage, spans: list[Span], slots: torch.Tensor) -> None:
+        self.storage = storage
+        self.spans = spans
+        self.slots = slots
+        self.paged = _PagedKernel(storage, spans, slots.device) if _paged_kernel_serves(storage) else None
+        self._masks = {} if self.paged else {span.row: _mask(span, slots.device) for span in spans}
+
+    def __call__(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """q [n, heads, head_dim], k and v [n, kv_heads, head_dim] -> [n, heads, head_dim]."""
+        self.storage.write(layer, self.slots, k, v)
+        if self.paged:
+            return self.paged(layer, q)
+        out = torch.empty_like(q, memory_format=torch.contiguous_format)
+        heads, kv_heads = q.shape[1], k.shape[1]
+        for span in self.spans:
+            keys, values = self.storage.read(layer, span.runs)
+            rows = slice(span.row, span.row + span.length)
+            if span.length == 1:
+                # One query per head: the heads of a group are the rows of one small matrix, no mask, no copy of K.
+                grouped = q[span.row].view(1, kv_heads, heads // kv_heads, -1)
+                out[span.row] = F.scaled_dot_product_attention(grouped, keys, values).view(heads, -1)
+                continue
+            attended = F.scaled_dot_product_attention(
+                q[rows].transpose(0, 1).unsqueeze(0),
+                keys,
+                values,
+                attn_mask=self._masks[span.row],
+                is_causal=span.start == 0,
+                enable_gqa=heads != kv_heads,
+            )
+            out[rows] = attended[0].transpose(0, 1)
+        return out
+
+
+def _mask(span: Span, device: torch.device) -> torch.Tensor | None:
+    """None where the kernel's own causal flag or no mask at all is right; else row i sees j <= start + i."""
+    if span.start == 0 or span.length == 1:
+        return None
+    if device.type == "cuda":
+        return causal_lower_right(span.length, span.total)
+    seen = torch.arange(span.total, device=device)
+    return seen[None, :] <= (span.start + torch.arange(span.length, device=device))[:, None]
+
+
+def _paged_kernel_serves(storage: KVStorage) -> bool:
+    """CUDA's variable-length kernel reads pages through the block table: 16-bit, pages of multiples of 256 tokens."""
+    memory = storage.memory
+    return memory.is_cuda and memory.dtype in (torch.bfloat16, torch.float16) and storage.block_tokens % 256 == 0
+
+
+class _PagedKernel:
+    """All sequences of a step in one call, K and V read through the block tables (no gather, no padding)."""
+
+    def __init__(self, storage: KVStorage, spans: list[Span], device: torch.device) -> None:
+        self.storage = storage
+        lengths = torch.tensor([span.length for span in spans])
+        self.cu_rows = F.pad(lengths.cumsum(0), (1, 0)).to(device, torch.int32)
+        self.used = torch.tensor([span.total for span in spans], dtype=torch.int32, device=device)
+        pages = max(len(span.table) for span in spans)
+        padded = [list(span.table) + [0] * (pages - len(span.table)) for span in spans]
+        self.tables = torch.tensor(padded, dtype=torch.int32, device=device)
+        self.max_rows = int(lengths.max())
+        self.max_keys = max(span.total for span in spans)
+
+    def __call__(self, layer: int, q: torch.Tensor) -> torch.Tensor:
+        from torch.nn.attention.varlen import varlen_attn
+
+        keys, values = self.storage.pages(layer)
+        return varlen_attn(
+            q.contiguous(),
+            keys,
+            values,
+            self.cu_rows,
+            None,
+            self.max_rows,
+            self.max_keys,
+            window_size=(-1, 0),
+            enable_gqa=q.shape[1] != keys.shape[2],
+            seqused_k=self.used,
+            block_table=self.tables,
+        )

@@ -1,0 +1,119 @@
+"""The tensors behind the blocks: keys and values of every layer for every token slot.
+
+Slot `s` of block `b` is row `b * block_tokens + s`. The logical shape is the same everywhere, [slots, kv_heads,
+head_dim] per layer; the memory order differs: CPU attention is fastest over one head's rows in sequence, so there a
+head is outermost, while CUDA's paged kernel wants whole pages of tokens, so there the slot is.
+"""
+
+from pathlib import Path
+
+import torch
+
+from engine.errors import LabError
+from engine.formulas.kv import kv_bytes_per_token
+from engine.kv.blocks import slot_runs
+from engine.model.config import ModelConfig
+
+
+class KVStorage:
+    """K and V for `num_blocks * block_tokens` slots.
+
+    With `shared_file` (CPU only) the memory is that file, mapped, so that another process can read the cache in place:
+    the host's form of registering memory for a remote read. Pages cost memory only once they are written.
+    Raises LabError("kv-memory") when the memory is not there.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_blocks: int,
+        block_tokens: int,
+        *,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        shared_file: Path | None = None,
+    ) -> None:
+        self.num_blocks = num_blocks
+        self.block_tokens = block_tokens
+        self.heads_first = device == "cpu"
+        slots = num_blocks * block_tokens
+        inner = (config.n_kv_heads, slots) if self.heads_first else (slots, config.n_kv_heads)
+        shape = (2, config.n_layers, *inner, config.head_dim)
+        self.bytes_per_token = kv_bytes_per_token(
+            config.n_layers, config.n_kv_heads, config.head_dim, bytes_per_value=dtype.itemsize
+        )
+        try:
+            if shared_file is not None:
+                memory = _map(shared_file, shape, dtype)
+            else:
+                memory = torch.zeros(shape, dtype=dtype, device=device)
+        except (RuntimeError, OSError, MemoryError) as error:
+            raise LabError("kv-memory", bytes=slots * self.bytes_per_token, why=str(error).splitlines()[0]) from error
+        self.memory = memory
+        slot_dim = 1 if self.heads_first else 0
+        self.slot_dim = slot_dim
+        # [slots, kv_heads, head_dim] per layer, whatever the order in memory.
+        self.keys = [layer.transpose(0, 1) if self.heads_first else layer for layer in memory[0]]
+        self.values = [layer.transpose(0, 1) if self.heads_first else layer for layer in memory[1]]
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.keys)
+
+    def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Store k and v [n, kv_heads, head_dim] at `slots` [n]."""
+        if self.heads_first:
+            self.memory[0, layer].index_copy_(1, slots, k.transpose(0, 1))
+            self.memory[1, layer].index_copy_(1, slots, v.transpose(0, 1))
+        else:
+            self.memory[0, layer].index_copy_(0, slots, k)
+            self.memory[1, layer].index_copy_(0, slots, v)
+
+    def read(self, layer: int, runs: list[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V [1, kv_heads, tokens, head_dim] of the slots in `runs`: in place for one run, gathered for several."""
+        return _rows(self.keys[layer], runs), _rows(self.values[layer], runs)
+
+    def pages(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V as [num_blocks, block_tokens, kv_heads, head_dim] pages (slot-first memory only)."""
+        shape = (self.num_blocks, self.block_tokens, *self.keys[layer].shape[1:])
+        return self.keys[layer].view(shape), self.values[layer].view(shape)
+
+    def copy_from(
+        self, source: "KVStorage", layers: range, source_blocks: list[int], blocks: list[int], tokens: int
+    ) -> int:
+        """Copy `tokens` tokens of some layers between block tables; returns the bytes moved."""
+        pieces = list(_paired_runs(slot_runs(source_blocks, source.block_tokens, tokens), slot_runs(blocks, self.block_tokens, tokens)))
+        for layer in layers:
+            for from_slot, to_slot, length in pieces:
+                for mine, theirs in ((self.keys, source.keys), (self.values, source.values)):
+                    mine[layer][to_slot : to_slot + length].copy_(theirs[layer][from_slot : from_slot + length])
+        return tokens * self.bytes_per_token * len(layers) // self.num_layers
+
+
+def _map(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    count = 1
+    for size in shape:
+        count *= size
+    return torch.from_file(str(path), shared=True, size=count, dtype=dtype).view(shape)
+
+
+def _rows(rows: torch.Tensor, runs: list[tuple[int, int]]) -> torch.Tensor:
+    if len(runs) == 1:
+        start, length = runs[0]
+        picked = rows[start : start + length]
+    else:
+        picked = torch.cat([rows[start : start + length] for start, length in runs])
+    return picked.transpose(0, 1).unsqueeze(0)
+
+
+def _paired_runs(left: list[tuple[int, int]], right: list[tuple[int, int]]):
+    """Cut two lists of runs of equal total length into common pieces: (left start, right start, length)."""
+    left, right = list(left), list(right)
+    while left and right:
+        (a, a_length), (b, b_length) = left.pop(0), right.pop(0)
+        length = min(a_length, b_length)
+        yield a, b, length
+        if a_length > length:
+            left.insert(0, (a + length, a_length - length))
+        if b_length > length:
+            right.insert(0, (b + length, b_length - length))

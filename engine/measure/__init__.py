@@ -1,0 +1,1 @@
+"""Measuring: clocks, traces, metrics, the machine. Below serving; no torch at import."""

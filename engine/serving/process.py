@@ -1,0 +1,117 @@
+"""Worker processes as the coordinator sees them: start, talk, notice the end. No torch."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from engine.errors import LabError
+from engine.measure.clock import clock_offset_ns
+from engine.serving.deployment import WorkerSpec
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class WorkerProcess:
+    """A `python -m engine.serving.worker` child. Its records go to `events` as (name, record); (name, None) is its end."""
+
+    def __init__(self, spec: WorkerSpec, events: "queue.SimpleQueue[tuple[str, dict | None]]") -> None:
+        self.spec = spec
+        self.events = events
+        self._stderr = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "engine.serving.worker"],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=_environment(spec),
+            text=True,
+            encoding="utf-8",
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def send(self, record: dict) -> None:
+        self.send_line(json.dumps(record, separators=(",", ":")))
+
+    def send_line(self, line: str) -> None:
+        """Raises LabError("worker-died") if the worker is gone."""
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except (BrokenPipeError, OSError, ValueError) as error:
+            raise self.died() from error
+
+    def died(self) -> LabError:
+        """The error that tells how this worker ended."""
+        try:
+            code = self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            code = None
+        return LabError("worker-died", worker=self.spec.name, exit=_exit_words(code), last_words=self._last_words())
+
+    def kill(self) -> None:
+        """End it and wait until it is gone. Harmless to repeat."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self._stderr):
+            try:
+                pipe.close()
+            except OSError:
+                pass
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self.events.put((self.spec.name, json.loads(line)))
+        self.process.stdout.close()
+        self.events.put((self.spec.name, None))
+
+    def _last_words(self) -> str:
+        try:
+            self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, self._stderr.tell() - 2000))
+            lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        except (OSError, ValueError):
+            return ""
+        return lines[-1][:300] if lines else ""
+
+
+def measured_clock_offset_ns(worker: WorkerProcess) -> int:
+    """The worker's clock against ours; the worker must be idle, with nothing else of it in `events`.
+
+    Raises LabError("clocks-disagree") if they are not one clock: stamps of different processes could not be compared.
+    """
+
+    def ask() -> int:
+        worker.send({"type": "ping"})
+        name, record = worker.events.get()
+        if record is None:
+            raise worker.died()
+        return record["now_ns"]
+
+    offset, trip = clock_offset_ns(ask)
+    if abs(offset) > trip / 2 + 1_000_000:
+        raise LabError("clocks-disagree", worker=worker.spec.name, offset_ms=round(offset / 1e6, 3))
+    return offset
+
+
+def _environment(spec: WorkerSpec) -> dict[str, str]:
+    """Idle OpenMP threads must sleep, not spin: two busy pools on two cores would slow each other tenfold."""
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": str(spec.threads),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONUNBUFFERED": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def _exit_words(code: int | None) -> str:
+    if code is None:
+        return "it does not answer"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
