@@ -31,6 +31,7 @@ MODEL = {
     "tokenizer-unsupported": "{path} uses a tokenizer this engine cannot rebuild exactly ({why}); use a model directory with a tokenizer.json instead.",
     "chat-template-missing": "The model '{name}' has no chat template, so it cannot take chat messages; give it plain text, or an instruct model.",
     "chat-template-broken": "The chat template of '{name}' could not be filled in: {why}; give plain text instead.",
+    "output-unwritable": "{path} could not be written: {why}; choose another place.",
     "tokens-bad": "{path} is not a usable list of token ids: {why}; it must be a JSON list of whole numbers from 0 to {limit}.",
 }
 
