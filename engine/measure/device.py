@@ -78,7 +78,7 @@ def usable_cores() -> tuple[int, ...]:
     cores = sorted(siblings.values())
     if not hasattr(os, "sched_getaffinity"):
         cores = cores[: psutil.cpu_count(logical=False) or len(cores)]
-    count = min(len(cores), _USEFUL_CORES, max(1, int(_quota())))
+    count = int(min(len(cores), _USEFUL_CORES, max(1.0, _quota())))
     return tuple(cores[: count if count == 1 else count - count % 2])
 
 

@@ -16,17 +16,18 @@ import torch
 from engine.errors import LabError
 from engine.model.cache import cached_weights
 from engine.model.card import ModelCard, describe, describe_directory, describe_gguf, find_checkpoint
-from engine.model.catalog import CATALOG, DEFAULT_MODEL
+from engine.model.catalog import CATALOG
 from engine.model.config import ModelConfig
 from engine.model.gguf import GgufFile
 from engine.model.gguf_weights import GgufCheckpoint
 from engine.model.layout import check_shapes, fused_tensors
+from engine.model.load_tokenizer import fetched_path, gguf_tokenizer, random_tokenizer
 from engine.model.placement import resolve_device, resolve_dtype
-from engine.model.tokenizer import Tokenizer, byte_tokenizer, tokenizer_from_directory, tokenizer_from_gguf
+from engine.model.tokenizer import Tokenizer, tokenizer_from_directory
 from engine.model.transformer import Transformer, random_weights
 from engine.model.weights import SafetensorsCheckpoint
 
-__all__ = ["LoadedModel", "describe", "load_model", "load_tokenizer", "resolve_device", "resolve_dtype"]
+__all__ = ["LoadedModel", "describe", "load_model", "resolve_device", "resolve_dtype"]
 
 
 @dataclass(frozen=True)
@@ -63,24 +64,13 @@ def load_model(name_or_path: str, *, device: str = "cpu", dtype: torch.dtype = t
     return loaded
 
 
-def load_tokenizer(name_or_path: str) -> Tokenizer:
-    """The tokenizer alone, in a fraction of the time. Raises as :func:`load_model`."""
-    model = CATALOG.get(name_or_path)
-    if model is not None and model.file is None:
-        return _random_tokenizer(name_or_path, model.config)
-    if model is not None:
-        return _gguf_tokenizer(GgufFile(_fetched(name_or_path)), name_or_path)
-    path = find_checkpoint(name_or_path)
-    return tokenizer_from_directory(path, name=path.name) if path.is_dir() else _gguf_tokenizer(GgufFile(path), path.stem)
-
-
 def _load_named(name: str, device: str, dtype: torch.dtype) -> LoadedModel:
     card = describe(name)
     if card.seed is None:
-        return _load_gguf(GgufFile(_fetched(name)), card, device, dtype)
+        return _load_gguf(GgufFile(fetched_path(name)), card, device, dtype)
     _require_memory(card.config, device, dtype)
     weights = random_weights(card.config, seed=card.seed, device=device, dtype=dtype)
-    tokenizer = _random_tokenizer(name, card.config)
+    tokenizer = random_tokenizer(name, card.config)
     card = replace(card, has_chat_template=tokenizer.chat_template is not None)
     return LoadedModel(Transformer(card.config, weights), card.config, tokenizer, card)
 
@@ -88,7 +78,7 @@ def _load_named(name: str, device: str, dtype: torch.dtype) -> LoadedModel:
 def _load_gguf(file: GgufFile, card: ModelCard | None, device: str, dtype: torch.dtype) -> LoadedModel:
     card = card or describe_gguf(file)
     config = card.config
-    tokenizer = _gguf_tokenizer(file, card.name)
+    tokenizer = gguf_tokenizer(file, card.name)
     checkpoint = GgufCheckpoint(file, config)
     check_shapes(config, checkpoint)
     _require_memory(config, device, dtype)
@@ -118,25 +108,3 @@ def _require_memory(config: ModelConfig, device: str, dtype: torch.dtype) -> Non
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else psutil.virtual_memory().available
     if needed > free:
         raise LabError("model-out-of-memory", needed_bytes=needed, device=device, free_bytes=free)
-
-
-def _fetched(name: str) -> Path:
-    path = CATALOG[name].path()
-    if path is None:
-        raise LabError("model-missing", name=name)
-    return path
-
-
-def _gguf_tokenizer(file: GgufFile, name: str) -> Tokenizer:
-    # A tokenizer.json beside the file is the original; it also serves where the file's own rule is unknown here.
-    if (file.path.parent / "tokenizer.json").exists():
-        return tokenizer_from_directory(file.path.parent, name=name)
-    return tokenizer_from_gguf(file.fields, name=name, path=str(file.path))
-
-
-def _random_tokenizer(name: str, config: ModelConfig) -> Tokenizer:
-    default = CATALOG[DEFAULT_MODEL]
-    path = default.path()
-    if path is not None and default.config.vocab_size <= config.vocab_size:
-        return _gguf_tokenizer(GgufFile(path), name)
-    return byte_tokenizer(name)

@@ -1,0 +1,230 @@
+"""The command line: everything the engine does, without the web app.
+
+Exit codes: 0 done; 1 it could not be done (one line on stderr says why and what to do); 2 the command itself is wrong;
+75 the device is busy and --no-wait was given; 130 interrupted. Results go to files or stdout, words to stderr.
+"""
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+
+from engine.errors import LabError
+
+DEVICE_BUSY = 75
+INTERRUPTED = 130
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        arguments.command(arguments)
+    except LabError as error:
+        print(f"engine: {error}", file=sys.stderr)
+        return DEVICE_BUSY if error.code == "device-busy" else 1
+    except KeyboardInterrupt:
+        print("engine: interrupted; nothing was stored", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has enough
+        sys.stderr.close()
+        return 0
+    return 0
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m engine", description="Long-context serving, measured.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run an experiment").add_subparsers(required=True, metavar="EXPERIMENT")
+    schedules = run.add_parser("schedules", help="the same requests under unified, chunked and disaggregated serving")
+    schedules.add_argument("--workload", default=None, help="a preset (see: workloads)")
+    schedules.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
+    schedules.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    schedules.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
+    schedules.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. long.prompt_tokens=2048")
+    schedules.add_argument("--json", required=True, metavar="OUT", help="where the result goes; - is stdout")
+    schedules.add_argument("--no-wait", action="store_true", help="fail at once if the device is busy")
+    schedules.set_defaults(command=_run_schedules)
+
+    commands.add_parser("workloads", help="list the presets").set_defaults(command=_workloads)
+    for name, command, words in (("models", _models, "list the models"), ("devices", _devices, "what this machine is")):
+        listing = commands.add_parser(name, help=words)
+        listing.add_argument("--json", action="store_true", help="as JSON on stdout")
+        listing.set_defaults(command=command)
+
+    fetch = commands.add_parser("fetch", help="download a model or a text")
+    fetch.add_argument("name")
+    fetch.set_defaults(command=_fetch)
+
+    trace = commands.add_parser("trace", help="export the trace of a run")
+    trace.add_argument("run", help="a run id, or a file written with --json")
+    trace.add_argument("--chrome", metavar="OUT", help="Chrome trace format, opens in Perfetto")
+    trace.add_argument("--csv", metavar="OUT", help="one row per token")
+    trace.set_defaults(command=_trace)
+
+    logits = commands.add_parser("logits", help="logits of every position, to compare with another implementation")
+    logits.add_argument("model")
+    logits.add_argument("--tokens", required=True, metavar="FILE.json", help="a JSON list of token ids")
+    logits.add_argument("--npy", required=True, metavar="OUT", help="float32 [tokens, vocabulary]")
+    logits.add_argument("--dtype", default="float32")
+    logits.add_argument("--device", default="cpu")
+    logits.set_defaults(command=_logits)
+
+    bench = commands.add_parser("bench", help="the engine's speed against a reference and this machine's limits")
+    bench.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
+    bench.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    bench.add_argument("--pairs", type=int, default=7, help="alternated pairs per figure")
+    bench.add_argument("--json", metavar="OUT", help="also write the figures; - is stdout")
+    bench.add_argument("--no-wait", action="store_true", help="fail at once if the device is busy")
+    bench.set_defaults(command=_bench)
+    return parser
+
+
+def _run_schedules(arguments: argparse.Namespace) -> None:
+    from engine.experiments.scenarios import DEFAULT_WORKLOAD, parse_changes, scenario_for
+    from engine.experiments.schedules import run_schedules
+    from engine.measure.device import choose
+    from engine.service import store
+
+    changes = parse_changes(arguments.set)
+    for name in ("model", "device", "dtype"):
+        if getattr(arguments, name):
+            changes[name] = getattr(arguments, name)
+    device_class = choose(str(changes.get("device", "auto"))).device_class
+    scenario = scenario_for(arguments.workload or DEFAULT_WORKLOAD, device_class, **changes)
+    _check_writable(arguments.json)
+    result = run_schedules(scenario, progress=_ProgressLine(), wait=not arguments.no_wait)
+    store.save(result)
+    _write(arguments.json, json.dumps(result, ensure_ascii=False), result["run_id"])
+    print(f"run {result['run_id']}", file=sys.stderr)
+
+
+def _workloads(_: argparse.Namespace) -> None:
+    from engine.experiments.scenarios import workloads
+
+    for workload in workloads().values():
+        print(f"{workload.name:24} {workload.title['en']}: {workload.summary['en']}")
+
+
+def _models(arguments: argparse.Namespace) -> None:
+    from engine.model.card import list_models
+
+    cards = list_models()
+    if arguments.json:
+        print(json.dumps([{**card.as_dict(), "ready": card.ready} for card in cards], indent=2))
+        return
+    for card in cards:
+        state = "ready" if card.ready else f"not here; python -m engine fetch {card.name}"
+        millions = card.config.parameter_count() / 1e6
+        print(f"{card.name:24} {millions:8.1f} M parameters, {card.quantization} ({state})")
+
+
+def _devices(arguments: argparse.Namespace) -> None:
+    from engine.measure.device import choose_dtype, cpu, gpu
+
+    devices = [device for device in (gpu(), cpu()) if device]
+    if arguments.json:
+        print(json.dumps([device.as_dict() for device in devices], indent=2))
+        return
+    for device in devices:
+        kind = "cuda" if device.device_class == "gpu" else "cpu"
+        count = f"{device.num_gpus} x " if device.num_gpus > 1 else ""
+        cores = f", {device.cores} cores" if kind == "cpu" else ""
+        memory = f"{device.memory_bytes / 2**30:.0f} GiB"
+        print(f"{kind:6} {count}{device.name}{cores}, {memory}, computes in {choose_dtype('auto', device)}")
+
+
+def _fetch(arguments: argparse.Namespace) -> None:
+    from engine.model.fetch import fetch
+
+    line = _ProgressLine()
+
+    def progress(done: int, total: int | None) -> None:
+        line(f"fetching {arguments.name}", done / total if total else 0.0)
+
+    print(fetch(arguments.name, progress))
+
+
+def _trace(arguments: argparse.Namespace) -> None:
+    from engine.measure.export import to_chrome, to_csv
+    from engine.service import store
+
+    path = Path(arguments.run)
+    result = store.read_result(path) if path.is_file() else store.load(arguments.run)
+    if result is None:
+        raise LabError("run-unknown", run_id=arguments.run[:80])
+    if not arguments.chrome and not arguments.csv:
+        raise LabError("nothing-asked", options="--chrome OUT, --csv OUT")
+    if arguments.chrome:
+        _write(arguments.chrome, json.dumps(to_chrome(result)), result["run_id"])
+    if arguments.csv:
+        _write(arguments.csv, to_csv(result), result["run_id"])
+
+
+def _logits(arguments: argparse.Namespace) -> None:
+    from engine.model.logits import write_logits
+
+    shape = write_logits(
+        arguments.model, arguments.tokens, arguments.npy, dtype=arguments.dtype, device=arguments.device
+    )
+    print(f"{arguments.npy}: float32 {list(shape)}", file=sys.stderr)
+
+
+def _bench(arguments: argparse.Namespace) -> None:
+    from engine.experiments.bench import report, run_bench
+
+    figures = run_bench(
+        device=arguments.device,
+        dtype=arguments.dtype,
+        pairs=arguments.pairs,
+        progress=_ProgressLine(),
+        wait=not arguments.no_wait,
+    )
+    print(report(figures), file=sys.stderr if arguments.json == "-" else sys.stdout)
+    if arguments.json:
+        _write(arguments.json, json.dumps(figures, indent=2), "bench")
+
+
+class _ProgressLine:
+    """Progress on stderr: one line that is rewritten on a terminal, a line per phase elsewhere."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        self.phase = ""
+
+    def __call__(self, phase: str, done: float, **facts: object) -> None:
+        words = " ".join([phase, *(f"{name}={value}" for name, value in facts.items())])
+        line = f"{words} {done:4.0%}"
+        if line == self.last:
+            return
+        self.last = line
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{line}", end="\n" if done >= 1 else "", file=sys.stderr, flush=True)
+        elif words != self.phase:
+            print(words, file=sys.stderr, flush=True)
+        self.phase = words
+
+
+def _check_writable(out: str) -> None:
+    """Before minutes of measuring: is there a folder to write to? Raises LabError("output-folder")."""
+    if out != "-" and not Path(out).absolute().parent.is_dir():
+        raise LabError("output-folder", path=out)
+
+
+def _write(out: str, text: str, run_id: str) -> None:
+    if out == "-":
+        print(text)
+        return
+    from engine.service.store import write_atomically
+
+    try:
+        write_atomically(Path(out), text)
+    except OSError as error:
+        raise LabError("output-unwritable", path=out, why=error.strerror or str(error), run_id=run_id) from error

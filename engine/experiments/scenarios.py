@@ -1,0 +1,220 @@
+"""Scenarios: everything a run depends on, as frozen data. No torch, so that pages can make and check them.
+
+A workload file (`profiles/workloads/*.toml`) is a scenario for each device class; `scenario_for` reads it and applies
+the user's changes. Every check a user can fail is here and raises a LabError, before anything is started.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+from engine.errors import LabError
+
+WORKLOADS_DIR = Path(__file__).resolve().parents[2] / "profiles" / "workloads"
+SCHEDULES = ("unified", "chunked", "disaggregated")
+TRANSFERS = ("after", "layerwise")
+DEFAULT_WORKLOAD = "one-long-among-chats"
+MAX_TOTAL_TOKENS = 4_000_000
+
+_RANGES = {
+    "chunk_tokens": (1, 1_000_000),
+    "kv_bytes": (1 << 20, 1 << 40),
+    "max_batch_requests": (1, 1024),
+    "max_prefill_tokens": (1, 1_000_000),
+    "threads": (0, 256),
+    "repeats": (1, 20),
+    "seed": (0, 2**31 - 1),
+    "temperature": (0.0, 5.0),
+    "lease_s": (0.05, 3600.0),
+}
+_GROUP_RANGES = {
+    "count": (0, 256),
+    "prompt_tokens": (1, 2_000_000),
+    "output_tokens": (1, 100_000),
+    "arrival_s": (0.0, 3600.0),
+    "spacing_s": (0.0, 600.0),
+}
+_CHOICES = {"transfer": TRANSFERS, "device": ("auto", "cpu", "cuda"), "dtype": ("auto", "float32", "bfloat16")}
+
+
+@dataclass(frozen=True)
+class RequestGroup:
+    """Requests of one kind: `count` of them, the first at `arrival_s`, then one every `spacing_s` seconds."""
+
+    kind: str
+    count: int
+    prompt_tokens: int
+    output_tokens: int
+    arrival_s: float = 0.0
+    spacing_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class SchedulesScenario:
+    """The Schedules experiment: the same requests under each schedule, with the same resources.
+
+    kv_bytes: KV budget of all workers of a schedule together (half per pool when disaggregated).
+    threads: CPU threads in all; 0 takes the machine's useful cores.
+    decompose: also measure the long prompt alone, whole and chunked, to tell chunking's kernel cost from the
+    interleaved decodes.
+    """
+
+    workload: str
+    groups: tuple[RequestGroup, ...]
+    model: str = "smollm2-135m-instruct"
+    text: str = "kjv"
+    schedules: tuple[str, ...] = SCHEDULES
+    chunk_tokens: int = 256
+    kv_bytes: int = 1 << 30
+    max_batch_requests: int = 64
+    max_prefill_tokens: int = 8192
+    transfer: str = "after"
+    lease_s: float = 60.0
+    device: str = "auto"
+    dtype: str = "auto"
+    threads: int = 0
+    repeats: int = 1
+    seed: int = 0
+    temperature: float = 0.0
+    decompose: bool = True
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            _check_number(name, getattr(self, name), low, high, whole=not isinstance(low, float))
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise LabError("scenario-value", field=name, value=_short(getattr(self, name)), expected=" | ".join(known))
+        for name in ("workload", "model", "text"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name).strip():
+                raise LabError("scenario-value", field=name, value=_short(getattr(self, name)), expected="a name")
+        if not isinstance(self.decompose, bool):
+            raise LabError("scenario-value", field="decompose", value=_short(self.decompose), expected="true | false")
+        if not self.schedules or any(s not in SCHEDULES for s in self.schedules) or len(set(self.schedules)) < len(self.schedules):
+            raise LabError("scenario-value", field="schedules", value=_short(self.schedules), expected=" | ".join(SCHEDULES))
+        for group in self.groups:
+            for name, (low, high) in _GROUP_RANGES.items():
+                value = getattr(group, name)
+                _check_number(f"{group.kind}.{name}", value, low, high, whole=not isinstance(low, float))
+        if self.num_requests < 1:
+            raise LabError("scenario-no-requests")
+        if self.total_tokens > MAX_TOTAL_TOKENS:
+            raise LabError("scenario-too-much", tokens=self.total_tokens, limit=MAX_TOTAL_TOKENS)
+
+    @property
+    def num_requests(self) -> int:
+        return sum(group.count for group in self.groups)
+
+    @property
+    def total_tokens(self) -> int:
+        return sum(group.count * (group.prompt_tokens + group.output_tokens) for group in self.groups)
+
+    def group(self, kind: str) -> RequestGroup | None:
+        return next((group for group in self.groups if group.kind == kind), None)
+
+    def as_dict(self) -> dict:
+        record = asdict(self)
+        record["groups"] = list(record["groups"])
+        record["schedules"] = list(record["schedules"])
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping) -> "SchedulesScenario":
+        """Raises LabError("scenario-field" or "scenario-value") for anything that is not a scenario."""
+        known = {field.name for field in fields(cls)}
+        for name in record:
+            if name not in known:
+                raise LabError("scenario-field", field=_short(name), known=", ".join(sorted(known)))
+        try:
+            groups = tuple(RequestGroup(**group) for group in record["groups"])
+            schedules = tuple(record.get("schedules", SCHEDULES))
+            return cls(**{**record, "groups": groups, "schedules": schedules})
+        except (TypeError, KeyError) as error:
+            raise LabError("scenario-value", field="scenario", value=_short(record), expected=str(error)) from error
+
+    def key(self) -> str:
+        """The same for equal scenarios: runs with one key may be compared and found again."""
+        text = json.dumps(self.as_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def changed(self, changes: Mapping[str, object]) -> "SchedulesScenario":
+        """A copy with settings changed by name; `kind.field` reaches into a group of requests ("long.prompt_tokens")."""
+        plain = {field.name for field in fields(self)} - {"groups", "workload"}
+        groups = {group.kind: group for group in self.groups}
+        updates: dict[str, object] = {}
+        for name, value in changes.items():
+            kind, _, part = name.partition(".")
+            if name in plain:
+                updates[name] = tuple(value) if name == "schedules" and not isinstance(value, str) else value
+            elif kind in groups and part in _GROUP_RANGES:
+                groups[kind] = replace(groups[kind], **{part: value})
+            else:
+                known = sorted(plain) + [f"{k}.{f}" for k in groups for f in _GROUP_RANGES]
+                raise LabError("scenario-field", field=_short(name), known=", ".join(known))
+        return replace(self, groups=tuple(groups.values()), **updates)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A preset: its name, titles and summaries by language, and the raw settings per device class ("cpu", "gpu")."""
+
+    name: str
+    title: dict[str, str]
+    summary: dict[str, str]
+    settings: dict[str, dict]
+
+
+@cache
+def workloads() -> dict[str, Workload]:
+    """All presets by name, in file order. Raises LabError("workload-broken") for a file that cannot be used."""
+    found = {}
+    for path in sorted(WORKLOADS_DIR.glob("*.toml")):
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            settings = {key: data[key] for key in ("cpu", "gpu") if key in data}
+            found[data["name"]] = Workload(data["name"], data["title"], data["summary"], settings)
+        except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
+            raise LabError("workload-broken", path=path.name, why=repr(error)) from error
+    return found
+
+
+def scenario_for(workload: str, device_class: str = "cpu", **changes: object) -> SchedulesScenario:
+    """The preset for a device class ("cpu" or "gpu"), with changes by name as in `SchedulesScenario.changed`."""
+    preset = workloads().get(workload)
+    if preset is None:
+        raise LabError("workload-unknown", name=_short(workload), known=", ".join(workloads()))
+    settings = dict(preset.settings.get(device_class) or next(iter(preset.settings.values())))
+    groups = tuple(RequestGroup(**group) for group in settings.pop("requests"))
+    return SchedulesScenario(workload=workload, groups=groups, **settings).changed(changes)
+
+
+def parse_changes(pairs: list[str]) -> dict[str, object]:
+    """`key=value` strings from a command line; values are JSON where they can be, else words.
+
+    Raises LabError("scenario-value") for a string without "=".
+    """
+    changes: dict[str, object] = {}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator:
+            raise LabError("scenario-value", field="--set", value=_short(pair), expected="key=value")
+        try:
+            changes[name.strip()] = json.loads(text)
+        except json.JSONDecodeError:
+            changes[name.strip()] = text.split(",") if name.strip() == "schedules" else text
+    return changes
+
+
+def _check_number(name: str, value: object, low: float, high: float, *, whole: bool) -> None:
+    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        kind = "a whole number" if whole else "a number"
+        raise LabError("scenario-value", field=name, value=_short(value), expected=f"{kind} from {low} to {high}")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
