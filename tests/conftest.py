@@ -59,3 +59,21 @@ def _has_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+@pytest.fixture(scope="session")
+def default_model_path() -> Path:
+    """The default model's file; fetched into the data folder if it is not there yet."""
+    from engine.model.fetch import fetch
+
+    return fetch("smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="session")
+def kjv():
+    """The default text, fetched if need be."""
+    from engine.model.fetch import fetch
+    from engine.texts import load_text
+
+    fetch("kjv")
+    return load_text("kjv")

@@ -1,0 +1,1 @@
+"""The model room held against other implementations and against broken files."""
