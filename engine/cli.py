@@ -102,7 +102,7 @@ def _run_schedules(arguments: argparse.Namespace) -> None:
     _check_writable(arguments.json)
     result = run_schedules(scenario, progress=_ProgressLine(), wait=not arguments.no_wait)
     store.save(result)
-    _write(arguments.json, json.dumps(result, ensure_ascii=False), result["run_id"])
+    _write(arguments.json, json.dumps(result, ensure_ascii=False))
     print(f"run {result['run_id']}", file=sys.stderr)
 
 
@@ -163,9 +163,9 @@ def _trace(arguments: argparse.Namespace) -> None:
     if not arguments.chrome and not arguments.csv:
         raise LabError("nothing-asked", options="--chrome OUT, --csv OUT")
     if arguments.chrome:
-        _write(arguments.chrome, json.dumps(to_chrome(result)), result["run_id"])
+        _write(arguments.chrome, json.dumps(to_chrome(result)))
     if arguments.csv:
-        _write(arguments.csv, to_csv(result), result["run_id"])
+        _write(arguments.csv, to_csv(result))
 
 
 def _logits(arguments: argparse.Namespace) -> None:
@@ -189,7 +189,7 @@ def _bench(arguments: argparse.Namespace) -> None:
     )
     print(report(figures), file=sys.stderr if arguments.json == "-" else sys.stdout)
     if arguments.json:
-        _write(arguments.json, json.dumps(figures, indent=2), "bench")
+        _write(arguments.json, json.dumps(figures, indent=2))
 
 
 class _ProgressLine:
@@ -218,13 +218,17 @@ def _check_writable(out: str) -> None:
         raise LabError("output-folder", path=out)
 
 
-def _write(out: str, text: str, run_id: str) -> None:
+def _write(out: str, text: str) -> None:
     if out == "-":
         print(text)
         return
     from engine.service.store import write_atomically
 
+    path = Path(out)
     try:
-        write_atomically(Path(out), text)
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")  # a pipe or /dev/null: written to, never replaced
+        else:
+            write_atomically(path, text)
     except OSError as error:
-        raise LabError("output-unwritable", path=out, why=error.strerror or str(error), run_id=run_id) from error
+        raise LabError("output-unwritable", path=out, why=error.strerror or str(error)) from error

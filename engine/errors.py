@@ -80,11 +80,11 @@ SCENARIO = {
 }
 
 RUNS = {
+    "job-not-allowed": "'{name}' cannot be chosen here: the app serves the models and texts it knows by name; use the command line for files of your own.",
     "run-unknown": "There is no run '{run_id}' here; check the link, or run the experiment again.",
     "run-unreadable": "{path} is not a result of this lab ({why}); give a file written with --json.",
     "output-folder": "{path} cannot be written: its folder does not exist; create it first or give another path.",
     "nothing-asked": "Nothing was asked for; give at least one of: {options}.",
-    "output-unwritable": "{path} could not be written ({why}); the result is kept as run {run_id}.",
     "store-unwritable": "The result could not be stored in {path} ({why}); free some disk space or set LAB_HOME to a folder on another disk.",
     "service-gone": "The engine service ended while working ({why}); it starts anew with the next run.",
 }

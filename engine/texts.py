@@ -9,6 +9,7 @@ everywhere. No torch here.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import sqlite3
@@ -22,6 +23,7 @@ from engine.paths import texts_dir
 
 MOST_FILE_BYTES = 32 << 20
 
+_OWN = "own:"
 KJV_NAME = "kjv"
 KJV_SHA256 = "9e43d5f4f9fec05172aadcdccab3882a452d3326911c4ab5620c307ac5706210"
 KJV_FILE = PackagedFile(
@@ -57,6 +59,8 @@ def load_text(name_or_path: str) -> Text:
     """
     if name_or_path in NAMED:
         return NAMED[name_or_path]()
+    if is_own(name_or_path):
+        return _kept(name_or_path)
     path = Path(name_or_path).expanduser()
     try:
         exists = path.exists()
@@ -76,6 +80,49 @@ def own_text(text: str, name: str = "own") -> Text:
     if not text.strip():
         raise LabError("text-empty", path=name)
     return _labelled(name, name, text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def keep_own_text(text: str) -> str:
+    """Keep a pasted text for runs to come; returns its name, "own:" and its hash, by which `load_text` finds it.
+
+    Raises as :func:`own_text`, or LabError("store-unwritable").
+    """
+    kept = own_text(text)
+    name = f"{_OWN}{kept.sha256}"
+    try:
+        path = _own_path(name)
+        if not path.exists():
+            unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+            unfinished.write_text(kept.text, encoding="utf-8", newline="\n")
+            os.replace(unfinished, path)
+    except OSError as error:
+        raise LabError("store-unwritable", path=str(texts_dir()), why=error.strerror or str(error)) from error
+    return name
+
+
+def is_here(name: str) -> bool:
+    """Whether `load_text` will find this text without fetching anything."""
+    if name == KJV_NAME:
+        return present(KJV_FILE, kjv_folder()) is not None
+    return name in NAMED or (is_own(name) and _own_path(name).exists())
+
+
+def is_own(name: str) -> bool:
+    """Whether this names a text kept by :func:`keep_own_text`."""
+    return re.fullmatch(_OWN + "[0-9a-f]{64}", name) is not None
+
+
+def _kept(name: str) -> Text:
+    try:
+        return _labelled("own", "own", _own_path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LabError("text-unknown", name="own", known=", ".join(NAMED)) from error
+
+
+def _own_path(name: str) -> Path:
+    folder = texts_dir() / "own"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{name.removeprefix(_OWN)}.txt"
 
 
 def kjv_folder() -> Path:

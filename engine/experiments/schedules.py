@@ -115,32 +115,32 @@ def run_schedules(
     on_record: Callable[[str, int, dict], None] = lambda schedule, repeat, record: None,
     cancelled: Callable[[], bool] = lambda: False,
     wait: bool = True,
-    cluster: Cluster | None = None,
+    cluster_for: Callable[[Deployment], Cluster] | None = None,
+    run_id: str | None = None,
 ) -> dict:
     """Measure a scenario; returns the result.
 
     progress(phase, done, **facts): phases are waiting, starting-workers, measuring and decomposing; done in 0..1.
     on_record(schedule, repeat, record): every trace record as it comes.
-    cluster: workers of an equal deployment that already run; otherwise they are started and ended here.
+    cluster_for(deployment): gives workers that outlive the run; without it they are started and ended here.
+    run_id: the result's name, if it was promised to somebody already.
     Raises LabError, or `engine.serving.cluster.Cancelled`.
     """
     plan = plan_schedules(scenario)
-    own_cluster = None
-    try:
-        if cluster is None:
-            cluster = own_cluster = Cluster(plan.deployment)
-        purpose = f"schedules: {scenario.workload}"
-        with device_lock(
-            plan.lock_name,
-            purpose,
-            wait=wait,
-            cancelled=cancelled,
-            on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
-        ):
-            return _measure(plan, cluster, progress, on_record, cancelled)
-    finally:
-        if own_cluster:
-            own_cluster.stop()
+    with device_lock(
+        plan.lock_name,
+        f"schedules: {scenario.workload}",
+        wait=wait,
+        cancelled=cancelled,
+        on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
+    ):
+        cluster = cluster_for(plan.deployment) if cluster_for else Cluster(plan.deployment)
+        try:
+            result = _measure(plan, cluster, progress, on_record, cancelled)
+        finally:
+            if not cluster_for:
+                cluster.stop()
+    return {**result, "run_id": run_id or secrets.token_urlsafe(16)}
 
 
 def _measure(plan: Plan, cluster: Cluster, progress: Progress, on_record, cancelled) -> dict:
@@ -171,7 +171,7 @@ def _measure(plan: Plan, cluster: Cluster, progress: Progress, on_record, cancel
     return {
         "format": FORMAT,
         "kind": "schedules",
-        "run_id": secrets.token_urlsafe(16),
+        "run_id": "",
         "provenance": "measured",
         "manifest": {
             "scenario": scenario.as_dict(),

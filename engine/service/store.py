@@ -21,12 +21,14 @@ def save(result: dict) -> Path:
     return path
 
 
+def exists(run_id: str) -> bool:
+    """Whether a result is stored under this id."""
+    return _RUN_ID.fullmatch(run_id) is not None and (runs_dir() / f"{run_id}.json").is_file()
+
+
 def load(run_id: str) -> dict | None:
     """The stored result of a run; None if there is none. Raises LabError("run-unreadable") if the file is damaged."""
-    if not _RUN_ID.fullmatch(run_id):
-        return None
-    path = runs_dir() / f"{run_id}.json"
-    return read_result(path) if path.is_file() else None
+    return read_result(runs_dir() / f"{run_id}.json") if exists(run_id) else None
 
 
 def read_result(path: Path) -> dict:

@@ -21,6 +21,7 @@ from engine.serving.router import Capacity, Router
 
 _SHORTEST_WAIT_S = 0.2
 LOAD_LIMIT_S = 300
+_CLOSE_LIMIT_S = 20
 
 
 class Cancelled(Exception):
@@ -119,9 +120,16 @@ class Cluster:
         The first record is {"type": "start", "at_ns"}. `on_record` sees each record as it comes.
         Raises LabError("worker-died" and others) or Cancelled; the cluster is stopped then.
         """
+        session = _Session(self, arrivals, settings, on_record, cancelled)
         try:
-            return _Session(self, arrivals, settings, on_record, cancelled).run()
-        except (LabError, Cancelled):
+            return session.run()
+        except Cancelled:
+            try:
+                session.close()  # the workers are fine and stay for the next run
+            except LabError:
+                self.stop()
+            raise
+        except (LabError, KeyboardInterrupt):
             self.stop()
             raise
 
@@ -166,26 +174,30 @@ class _Session:
         capacities = {w.name: Capacity(settings.entry_blocks, settings.block_tokens) for w in self.entry}
         capacities |= {w.name: Capacity(settings.decode_blocks, settings.block_tokens) for w in self.decode}
         self.router = Router([w.name for w in self.entry], [w.name for w in self.decode], capacities)
+        self.names = {worker.name for worker in self.entry + self.decode}
         self.records: list[dict] = []
 
     def run(self) -> list[dict]:
-        names = {worker.name for worker in self.entry + self.decode}
         folder = _shared_folder(self.settings.entry_blocks * self.settings.kv_bytes_per_block) if self.decode else None
         try:
             files = {w.name: _sized_file(folder, w, self.settings) for w in self.entry} if folder else {}
             for worker in self.entry + self.decode:
                 self.cluster.workers[worker.name].send(self._open(worker, files))
-            for _ in self.cluster._records(names, "opened", LOAD_LIMIT_S, self.cancelled):
+            for _ in self.cluster._records(self.names, "opened", LOAD_LIMIT_S, self.cancelled):
                 pass
         finally:
             if folder:  # both sides have it mapped by now; without a name it cannot outlive them
                 shutil.rmtree(folder, ignore_errors=True)
         self._serve()
-        for name in names:
-            self.cluster.workers[name].send({"type": "close"})
-        for _ in self.cluster._records(names, "closed", 30, lambda: False):
-            pass
+        self.close()
         return self.records
+
+    def close(self) -> None:
+        """End the session on its workers, in the middle of a step if need be."""
+        for name in self.names:
+            self.cluster.workers[name].send({"type": "close"})
+        for _ in self.cluster._records(self.names, "closed", _CLOSE_LIMIT_S, lambda: False):
+            pass
 
     def _open(self, worker: WorkerSpec, files: dict[str, str]) -> dict:
         s = self.settings
