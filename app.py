@@ -1,0 +1,29 @@
+"""The web application: `streamlit run app.py`.
+
+Starts the engine's service with the server and stops it with it, and puts our
+middleware around Streamlit. Pages are under pages/, the engine under engine/.
+"""
+
+from contextlib import asynccontextmanager
+
+import streamlit as st
+from starlette.middleware import Middleware
+
+from engine.service import client
+from pages._ui.web import PageShell, SecurityHeaders, StaticGzip
+
+
+@asynccontextmanager
+async def lifespan(_app):
+    client.start()
+    try:
+        yield
+    finally:
+        client.stop()
+
+
+app = st.App(
+    "pages/router.py",
+    lifespan=lifespan,
+    middleware=[Middleware(SecurityHeaders), Middleware(StaticGzip), Middleware(PageShell)],
+)

@@ -1,0 +1,1 @@
+"""What the pages share: words, palette, figures, tables and the panel that starts a run."""

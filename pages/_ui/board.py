@@ -1,0 +1,104 @@
+"""The metrics of a result side by side: which are shown, how they read, and who wins each. Pure, no streamlit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pages._ui import fmt
+from pages._ui.palette import SCHEDULES
+
+# With a single run, differences below this are noise on a shared machine and nobody is called the winner.
+LEVEL = 0.03
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric as the result names it. ``better``: -1 lower, +1 higher, 0 neither."""
+
+    key: str
+    better: int
+    show: Callable[[float | None], str]
+
+
+METRICS = (
+    Metric("itl_max_s", -1, fmt.seconds),
+    Metric("itl_p99_s", -1, fmt.seconds),
+    Metric("itl_p50_s", -1, fmt.seconds),
+    Metric("tpot_p50_s", -1, fmt.seconds),
+    Metric("ttft_s", -1, fmt.seconds),
+    Metric("chat_ttft_p50_s", -1, fmt.seconds),
+    Metric("prefill_s", -1, fmt.seconds),
+    Metric("decode_step_p50_s", -1, fmt.seconds),
+    Metric("transfer_s", 0, fmt.seconds),
+    Metric("throughput_tokens_per_s", +1, fmt.rate),
+    Metric("makespan_s", -1, fmt.seconds),
+    Metric("kv_peak_bytes", 0, fmt.bytes_),
+    Metric("preemptions", -1, fmt.count),
+)
+# Not worth a line where they are zero throughout.
+ONLY_IF_ANY = ("preemptions", "transfer_s")
+BY_KEY = {metric.key: metric for metric in METRICS}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value: the number, its text, the range over repeats (or None), whether it is the best, its share of the largest."""
+
+    schedule: str
+    value: float | None
+    text: str
+    low: str | None
+    high: str | None
+    best: bool
+    share: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric over the schedules. ``level``: no schedule is better than another beyond the noise."""
+
+    metric: Metric
+    cells: tuple[Cell, ...]
+    level: bool
+
+
+def line(result: dict, key: str) -> Line:
+    """A metric of a result, with its winner.
+
+    The winner must beat the next by more than the spread of the repeats, or by 3 % if there was only one run.
+    """
+    metric = BY_KEY[key]
+    values = {s: result["schedules"][s]["metrics"].get(key) for s in SCHEDULES if s in result["schedules"]}
+    spreads = {s: (result["schedules"][s].get("spread") or {}).get(key) for s in values}
+    known = {s: v for s, v in values.items() if v is not None}
+    winner = _winner(metric, known, spreads)
+    top = max((abs(v) for v in known.values()), default=0.0)
+    cells = tuple(
+        Cell(
+            s, v, metric.show(v),
+            metric.show(spreads[s][0]) if spreads[s] else None,
+            metric.show(spreads[s][1]) if spreads[s] else None,
+            s == winner,
+            (abs(v) / top if top else 0.0) if v is not None else 0.0,
+        )
+        for s, v in values.items()
+    )
+    return Line(metric, cells, bool(metric.better) and winner is None and len(known) > 1)
+
+
+def lines(result: dict) -> list[Line]:
+    """Every metric that at least one schedule has."""
+    found = [line(result, metric.key) for metric in METRICS]
+    return [x for x in found if any(c.value is not None and (c.value or x.metric.key not in ONLY_IF_ANY) for c in x.cells)]
+
+
+def _winner(metric: Metric, known: dict[str, float], spreads: dict) -> str | None:
+    if not metric.better or len(known) < 2:
+        return None
+    first, second, *_ = sorted(known, key=lambda s: known[s] * -metric.better)
+    if spreads[first] and spreads[second]:
+        apart = spreads[first][1] < spreads[second][0] if metric.better < 0 else spreads[first][0] > spreads[second][1]
+        return first if apart else None
+    larger = max(abs(known[first]), abs(known[second]))
+    return first if larger and abs(known[first] - known[second]) / larger > LEVEL else None

@@ -1,0 +1,60 @@
+"""Numbers as people read them, always with their unit. The same in both languages."""
+
+from __future__ import annotations
+
+DASH = "–"
+
+
+def seconds(value: float | None) -> str:
+    """``0.0423`` -> ``42 ms``; ``2.2134`` -> ``2.21 s``; None -> a dash."""
+    if value is None:
+        return DASH
+    if value < 0:
+        return "−" + seconds(-value)
+    if value < 0.0005:
+        return f"{value * 1e6:.0f} µs"
+    if value < 0.00995:
+        return f"{value * 1e3:.1f} ms"
+    if value < 0.9995:
+        return f"{value * 1e3:.0f} ms"
+    return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+
+
+def count(value: float | None) -> str:
+    """``4096`` -> ``4,096``."""
+    return DASH if value is None else f"{value:,.0f}"
+
+
+def bytes_(value: float | None) -> str:
+    """``121e6`` -> ``121 MB``; decimal units, as networks and data sheets use them."""
+    if value is None:
+        return DASH
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= limit:
+            return f"{value / limit:.3g} {unit}" if value / limit < 1000 else f"{value / limit:,.0f} {unit}"
+    return f"{value:.0f} B"
+
+
+def binary_bytes(value: float | None) -> str:
+    """``2**28`` -> ``256 MiB``; for sizes a user sets in powers of two."""
+    if value is None:
+        return DASH
+    for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if value >= limit:
+            return f"{value / limit:,.4g} {unit}"
+    return f"{value:.0f} B"
+
+
+def rate(value: float | None) -> str:
+    """Tokens per second: ``151.9`` -> ``152 tok/s``."""
+    return DASH if value is None else f"{value:,.0f} tok/s" if value >= 10 else f"{value:.1f} tok/s"
+
+
+def times(value: float | None) -> str:
+    """A ratio: ``8.93`` -> ``8.9×``."""
+    return DASH if value is None else f"{value:,.0f}×" if value >= 20 else f"{value:.1f}×"
+
+
+def percent(value: float | None) -> str:
+    """``0.12`` -> ``+12 %``."""
+    return DASH if value is None else f"{value * 100:+.0f} %"

@@ -1,0 +1,88 @@
+"""The colours and patterns of everything a timeline can show, by day and by night.
+
+Each category has a colour *and* a pattern, so that a picture also reads in
+greyscale, in print and for colour-blind readers. A test computes the distances
+between the colours as people with protanopia, deuteranopia and tritanopia see
+them, and the contrast with the background. Pure data, no streamlit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CATEGORIES = ("prefill", "chunk", "decode", "mixed", "transfer", "stall")
+SCHEDULES = ("unified", "chunked", "disaggregated")
+MODES = ("light", "dark")
+
+
+@dataclass(frozen=True)
+class Swatch:
+    """How one category is drawn. ``shape`` is a Plotly fill pattern, "" for a plain surface."""
+
+    color: str
+    ink: str  # the pattern's lines
+    shape: str
+    size: int = 6
+    solidity: float = 0.3
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Everything a figure needs to know about colour in one mode."""
+
+    mode: str
+    paper: str
+    panel: str
+    ink: str
+    muted: str
+    grid: str
+    accent: str
+    categories: dict[str, Swatch]
+
+
+LIGHT = Palette(
+    mode="light",
+    paper="#fbfaf7",
+    panel="#f1eee7",
+    ink="#1e2430",
+    muted="#5b6270",
+    grid="#e2ddd2",
+    accent="#1d5c68",
+    categories={
+        "prefill": Swatch("#3d39c4", "#8f90ea", "/", 7, 0.2),
+        "chunk": Swatch("#4492dc", "#cfe3f8", "|", 6, 0.25),
+        "decode": Swatch("#1f8071", "#1f8071", ""),
+        "mixed": Swatch("#c77b05", "#f9e2b4", "-", 6, 0.3),
+        "transfer": Swatch("#822e82", "#dba9dc", ".", 5, 0.4),
+        "stall": Swatch("#fdf0ee", "#c03929", "\\", 8, 0.22),
+    },
+)
+
+DARK = Palette(
+    mode="dark",
+    paper="#11161d",
+    panel="#1a212b",
+    ink="#e9e6e0",
+    muted="#a4adb9",
+    grid="#2a333f",
+    accent="#7cc4cf",
+    categories={
+        "prefill": Swatch("#6578fe", "#2d34a8", "/", 7, 0.2),
+        "chunk": Swatch("#b3d0f9", "#4d7fbd", "|", 6, 0.25),
+        "decode": Swatch("#35cea9", "#35cea9", ""),
+        "mixed": Swatch("#f0b23e", "#8a5a06", "-", 6, 0.3),
+        "transfer": Swatch("#be8bda", "#5d2c78", ".", 5, 0.4),
+        "stall": Swatch("#2b1a1b", "#f16f55", "\\", 8, 0.22),
+    },
+)
+
+
+def palette(mode: str | None) -> Palette:
+    """The palette of a theme type as the browser reports it; light when it does not say."""
+    return DARK if mode == "dark" else LIGHT
+
+
+def line_color(colors: Palette, category: str) -> str:
+    """The colour a category is told apart by: its surface, or for a stall the colour of its hatching."""
+    swatch = colors.categories[category]
+    return swatch.ink if category == "stall" else swatch.color

@@ -1,0 +1,120 @@
+"""Pieces of HTML the pages are built from. Pure: data in, HTML text out; everything that varies is escaped.
+
+Their looks are in ``pages/static/lab.css``. Streamlit sanitises what it is
+given: no scripts, no SVG, no event handlers are used here.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from pages._ui.board import Line
+from pages._ui.palette import CATEGORIES
+from pages._ui.words import Words
+
+
+def badge(provenance: str, words: Words, detail: str = "") -> str:
+    """Where a number comes from: an icon and a word, with what the word means on hover."""
+    text = escape(words(f"provenance.{provenance}"))
+    what = escape(words(f"provenance.{provenance}_what"), quote=True)
+    more = f"<span class='lab-badge-detail'>{escape(detail)}</span>" if detail else ""
+    return f"<span class='lab-badge lab-badge-{provenance}' title='{what}'><i aria-hidden='true'></i>{text}{more}</span>"
+
+
+def legend(words: Words, categories: tuple[str, ...] = CATEGORIES) -> str:
+    """The categories of a timeline in a line: swatch and name, the meaning on hover."""
+    items = "".join(
+        f"<li title='{escape(words(f'category.{c}.what'), quote=True)}'>{_swatch(c)}{escape(words(f'category.{c}.name'))}</li>"
+        for c in categories
+    )
+    return f"<ul class='lab-legend'>{items}</ul>"
+
+
+def glossary(words: Words, categories: tuple[str, ...] = CATEGORIES) -> str:
+    """The categories of a timeline with their meaning."""
+    items = "".join(
+        f"<div>{_swatch(c)}<dt>{escape(words(f'category.{c}.name'))}</dt><dd>{escape(words(f'category.{c}.what'))}</dd></div>"
+        for c in categories
+    )
+    return f"<dl class='lab-glossary'>{items}</dl>"
+
+
+def _swatch(category: str) -> str:
+    return f"<span class='lab-swatch lab-{category}' aria-hidden='true'></span>"
+
+
+def race(line: Line, words: Words) -> str:
+    """One metric as three bars with their numbers, the best one marked."""
+    key = line.metric.key
+    direction = words("board.lower" if line.metric.better < 0 else "board.higher")
+    rows = "".join(
+        f"<div class='lab-race-row{' lab-best' if cell.best else ''}'>"
+        f"<span class='lab-race-name'>{escape(words(f'schedule.{cell.schedule}.name'))}</span>"
+        f"<span class='lab-race-bar'><span style='width:{max(cell.share * 100, 0.6):.1f}%'></span></span>"
+        f"<span class='lab-race-value'>{escape(cell.text)}</span>{_pill(words) if cell.best else ''}</div>"
+        for cell in line.cells
+    )
+    return (
+        f"<section class='lab-race'><h3>{escape(words(f'metric.{key}.name'))}</h3>"
+        f"<p class='lab-quiet'>{escape(words(f'metric.{key}.term'))} · {escape(direction)}</p>{rows}</section>"
+    )
+
+
+def races(lines: list[Line], words: Words) -> str:
+    """Several metrics beside each other."""
+    return f"<div class='lab-races'>{''.join(race(line, words) for line in lines)}</div>"
+
+
+def metrics_table(lines: list[Line], words: Words) -> str:
+    """All metrics with their definitions, one column per schedule."""
+    schedules = [cell.schedule for cell in lines[0].cells] if lines else []
+    head = "".join(f"<th scope='col'>{escape(words(f'schedule.{s}.name'))}</th>" for s in schedules)
+    body = ""
+    for line in lines:
+        key = line.metric.key
+        cells = ""
+        for cell in line.cells:
+            spread = ""
+            if cell.low and cell.high:
+                spread = f"<small>{escape(words('board.spread', low=cell.low, high=cell.high))}</small>"
+            cells += f"<td class='{'lab-best' if cell.best else ''}'>{escape(cell.text)}{_pill(words) if cell.best else ''}{spread}</td>"
+        level = f"<span class='lab-pill lab-level'>{escape(words('board.tie'))}</span>" if line.level else ""
+        body += (
+            f"<tr><th scope='row'>{escape(words(f'metric.{key}.name'))} <span class='lab-term'>{escape(words(f'metric.{key}.term'))}</span>{level}"
+            f"<small>{escape(words(f'metric.{key}.what'))}</small></th>{cells}</tr>"
+        )
+    return _scrolled(f"<table class='lab-table lab-metrics'><thead><tr><th scope='col'>{escape(words('board.metric'))}</th>{head}</tr></thead><tbody>{body}</tbody></table>", words("board.metric"))
+
+
+def plain_table(head: list[str], rows: list[list[str]], label: str) -> str:
+    """A table of texts; the first column names the row."""
+    top = "".join(f"<th scope='col'>{escape(h)}</th>" for h in head)
+    body = "".join(
+        "<tr>" + "".join(f"<th scope='row'>{escape(c)}</th>" if i == 0 else f"<td>{escape(c)}</td>" for i, c in enumerate(row)) + "</tr>"
+        for row in rows
+    )
+    return _scrolled(f"<table class='lab-table'><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>", label)
+
+
+def cards(entries: list[tuple[str, str, list[str]]]) -> str:
+    """Cards side by side: (title, line under it, paragraphs)."""
+    made = ""
+    for title, under, paragraphs in entries:
+        body = "".join(f"<p>{escape(p)}</p>" for p in paragraphs)
+        made += f"<section class='lab-card'><h3>{escape(title)}</h3>{f'<p class=lab-quiet>{escape(under)}</p>' if under else ''}{body}</section>"
+    return f"<div class='lab-cards'>{made}</div>"
+
+
+def notice(title: str, text: str, kind: str = "error") -> str:
+    """A message box: what happened, and below it why and what to do."""
+    role = "alert" if kind == "error" else "status"
+    return f"<div class='lab-notice lab-notice-{kind}' role='{role}'><b>{escape(title)}</b><p>{escape(text)}</p></div>"
+
+
+def _pill(words: Words) -> str:
+    return f"<span class='lab-pill'>{escape(words('board.best'))}</span>"
+
+
+def _scrolled(table: str, label: str) -> str:
+    # On a phone a table scrolls inside its own frame, never the page; the frame can be reached by keyboard.
+    return f"<div class='lab-scroll' tabindex='0' role='region' aria-label='{escape(label, quote=True)}'>{table}</div>"

@@ -1,0 +1,37 @@
+"""The results that ship with the lab: measured earlier, on machines their manifests name. No streamlit here."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "recordings"
+FORMAT = 1
+
+
+def names(kind: str) -> list[str]:
+    """The shipped recordings of an experiment, for example ``schedules``, by file name without ending."""
+    return sorted(path.stem for path in FOLDER.glob(f"{kind}-*.json"))
+
+
+def first_for(kind: str, device_class: str) -> str | None:
+    """The recording that fits a reader's machine best: one from the same class of device, else any."""
+    found = names(kind)
+    fitting = [name for name in found if load(name)["manifest"]["device"]["class"] == device_class]
+    return next(iter(fitting or found), None)
+
+
+def load(name: str) -> dict:
+    """A recording. Read once and shared by all readers: do not change it."""
+    path = FOLDER / f"{name}.json"
+    return _load(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _load(path: Path, _version: int) -> dict:
+    result = json.loads(path.read_text(encoding="utf-8"))
+    if result.get("format") != FORMAT:
+        raise ValueError(f"{path.name}: format {result.get('format')}, expected {FORMAT}")
+    result["provenance"] = "recorded"
+    return result

@@ -1,0 +1,69 @@
+"""What a page knows about its reader: language, theme, device of the browser, and the run in the address."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages._ui.language import LANGUAGES, negotiate
+from pages._ui.palette import Palette, palette
+from pages._ui.words import Words
+
+
+def language() -> str:
+    """The reader's language: the address first, then what was chosen in this session, then the browser's."""
+    asked = st.query_params.get("lang") or st.session_state.get("lang")
+    lang = negotiate(asked, st.context.headers.get("Accept-Language"))
+    st.session_state["lang"] = lang
+    return lang
+
+
+def words(page: str | None = None) -> Words:
+    """The texts of a page in the reader's language."""
+    return Words(language(), page)
+
+
+def colors() -> Palette:
+    """The palette of the theme the browser shows."""
+    return palette(st.context.theme.type)
+
+
+def on_touch() -> bool:
+    """Whether the browser says it is a phone: there a drag over a figure must scroll the page."""
+    agent = st.context.headers.get("User-Agent", "")
+    return any(mark in agent for mark in ("Mobile", "Android", "iPhone"))
+
+
+def run_id() -> str | None:
+    """The run named in the address, kept for the session so that it survives a visit to another page."""
+    found = st.query_params.get("run") or st.session_state.get("shown-run")
+    st.session_state["shown-run"] = found
+    return found
+
+
+def show_run(run: str | None) -> None:
+    """Put a run into the address, or take it out."""
+    st.session_state["shown-run"] = run
+    if run:
+        st.query_params["run"] = run
+    elif "run" in st.query_params:
+        del st.query_params["run"]
+
+
+def language_switch() -> None:
+    """Two buttons; the page and its run stay."""
+    lang = language()
+    chosen = st.segmented_control(
+        words()("app.language"),
+        list(LANGUAGES),
+        format_func=LANGUAGES.get,
+        default=lang,
+        required=True,
+        key=f"language-{lang}",
+        label_visibility="collapsed",
+    )
+    if chosen and chosen != lang:
+        st.session_state["lang"] = chosen
+        st.query_params["lang"] = chosen
+        st.rerun()
+    # A screen reader takes the language from the document; the script is our own static file.
+    st.html(f"<script src='./app/static/lang.js?{lang}' data-lang='{lang}'></script>", unsafe_allow_javascript=True, width="content")

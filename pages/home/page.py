@@ -1,0 +1,50 @@
+"""The home page: what this is, what machine this is, and the first lesson."""
+
+from html import escape
+
+import streamlit as st
+
+from engine.experiments.scenarios import DEFAULT_WORKLOAD, scenario_for
+from engine.service import client
+from pages._ui import alt, fmt, lanes, parts, recordings, session
+from pages._ui.figures import timeline
+from pages._ui.palette import CATEGORIES
+
+words = session.words("home")
+lesson = session.words("schedules")
+device = client.device()
+
+
+def machine() -> str:
+    """This machine in a line, and whether the model is on it."""
+    cores = words("unit.core_one") if device.get("cores") == 1 else words("unit.core_many", n=device.get("cores"))
+    facts = [str(device.get("name")), cores, words("page.memory", memory=fmt.bytes_(device.get("memory_bytes")))]
+    if device.get("fast_bf16"):
+        facts.append(words("page.bf16"))
+    model = scenario_for(DEFAULT_WORKLOAD, device["class"]).model
+    ready = words("page.model_ready", model=model) if client.model_ready(model) else words("page.model_missing")
+    return f"<p class='lab-machine'><b>{escape(words('page.machine'))}</b> {escape(' · '.join(facts))}<br>{escape(ready)}</p>"
+
+
+st.html(f"<h1 class='lab-title'>{escape(words('page.title'))}</h1><p class='lab-lead'>{escape(words('page.lead'))}</p>{machine()}")
+if st.button(words("page.start"), type="primary", key="start"):
+    st.switch_page(st.session_state["pages"]["schedules"], query_params={"lang": words.lang})
+
+name = recordings.first_for("schedules", device["class"])
+if name:
+    result = recordings.load(name)
+    view = lanes.view(result)
+    manifest = result["manifest"]
+    where = lesson("source.on", device=manifest["device"]["name"], date=manifest["started_at"][:10])
+    st.html(
+        f"<div class='lab-source lab-preview'>{parts.badge('recorded', words)}<span>{escape(words('page.lesson_schedules'))} "
+        f"{escape(where)}</span></div>{parts.legend(words, CATEGORIES)}"
+    )
+    st.plotly_chart(
+        timeline(view, lesson, session.colors(), touch=session.on_touch(), compact=True),
+        theme=None, config={"displayModeBar": False, "responsive": True}, key="preview", alt=alt.timeline_alt(view, result, lesson),
+    )
+
+st.html(
+    parts.cards([(words(f"page.kept_{k}"), "", [words(f"page.kept_{k}_what")]) for k in ("measured", "same", "yours")])
+)

@@ -1,0 +1,27 @@
+"""The page table. Runs before every page: language, navigation, the bar above each page."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from pages._ui import session
+
+st.set_page_config(page_title="Long-Context Serving Lab", page_icon="⏳", layout="wide")
+
+LOGO = Path(__file__).parent / "static" / "logo.svg"
+
+words = session.words()
+st.logo(LOGO, size="large")
+pages = {
+    "home": st.Page("home/page.py", title=words("nav.home"), default=True),
+    "schedules": st.Page("schedules/page.py", title=words("nav.schedules"), url_path="schedules"),
+}
+st.session_state["pages"] = pages
+page = st.navigation(list(pages.values()), position="top")
+# A link in the navigation drops the query; the language belongs to every address that is passed on.
+if st.query_params.get("lang") != session.language():
+    st.query_params["lang"] = session.language()
+
+with st.container(horizontal=True, horizontal_alignment="right", key="lab-bar"):
+    session.language_switch()
+page.run()

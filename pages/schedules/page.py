@@ -1,0 +1,45 @@
+"""The Schedules lesson: the same requests under three schedules, measured.
+
+Shows a shipped recording at once, a run of the reader's own when there is one.
+"""
+
+import streamlit as st
+
+from engine.service import client
+from pages._ui import errors, parts, recordings, run_panel, session
+from pages.schedules import form, sections
+
+words = session.words("schedules")
+
+st.html(
+    f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
+    f"<p class='lab-lead'>{words('page.lead')}</p>"
+)
+
+run = session.run_id()
+status = client.status(run) if run else None
+active = status is not None and status.state in run_panel.ACTIVE
+measured = run_panel.result_of(run) if status is not None and status.state == "done" else None
+
+if active:
+    run_panel.watch(run, words)
+else:
+    form.panel(words)
+
+if status is not None and status.state == "failed":
+    st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words.lang)))
+elif status is not None and status.state == "cancelled":
+    st.html(parts.notice(words("run.cancelled_title"), words("run.cancelled"), "info"))
+elif run and measured is None and not active:
+    st.html(parts.notice(words("source.unknown_title"), words("source.unknown"), "info"))
+
+result = measured
+if result is None and (name := recordings.first_for("schedules", client.device()["class"])):
+    result = recordings.load(name)
+
+if result is None:
+    st.html(parts.notice(words("source.none_title"), words("source.none"), "info"))
+else:
+    sections.show(result, words, session.colors(), touch=session.on_touch())
+
+sections.prose(words)

@@ -1,0 +1,203 @@
+"""What the lesson shows of a result, from the picture down to the downloads."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+import streamlit as st
+
+from engine.measure import export
+from pages._ui import alt, board, fmt, lanes, parts, session
+from pages._ui.figures import timeline
+from pages._ui.palette import CATEGORIES, Palette
+from pages._ui.words import Words
+from pages.schedules import story
+
+FIRST = ("itl_max_s", "ttft_s", "throughput_tokens_per_s")
+FIGURE_CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "toImage"],
+}
+
+
+def show(result: dict, words: Words, colors: Palette, *, touch: bool) -> None:
+    """Everything about one result."""
+    _source(result, words)
+    _picture(result, words, colors, touch)
+    _costs(result, words)
+    _metrics(result, words)
+    _given(result, words)
+    _texts(result, words)
+    _keep(result, words)
+
+
+def prose(words: Words) -> None:
+    """The lesson's text that holds for any result."""
+    why, attempt = st.columns([3, 2], gap="large")
+    why.markdown(words.part("why"))
+    attempt.markdown(words.part("try"))
+    _section(words("section.model"))
+    with st.container(key="lab-model"):
+        st.markdown(words.part("model"))
+
+
+def _section(title: str) -> None:
+    st.html(f"<h2 class='lab-section'>{escape(title)}</h2>")
+
+
+def _source(result: dict, words: Words) -> None:
+    """Where the numbers come from, what they say in a sentence, and the three that matter most."""
+    manifest = result["manifest"]
+    where = words("source.on", device=_machine(manifest, words), date=manifest["started_at"][:10])
+    if result["provenance"] == "measured":
+        where = words("source.here", run=result["run_id"][:8]) + " · " + where
+    key, facts = story.headline(result)
+    found = [board.line(result, k) for k in FIRST]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lab-source"):
+        badge = parts.badge(result["provenance"], words)
+        st.html(f"<div class='lab-source'>{badge}<span>{escape(where)}</span></div>", width="content")
+        if result["provenance"] == "measured" and st.button(words("source.back"), type="tertiary", key="to-recording"):
+            session.show_run(None)
+            st.rerun()
+    st.html(
+        f"<p class='lab-headline'>{escape(words(key, **facts))}</p>"
+        + parts.races([x for x in found if any(c.value for c in x.cells)], words)
+    )
+
+
+def _machine(manifest: dict, words: Words) -> str:
+    device = manifest["device"]
+    cores = words("unit.core_one") if device.get("cores") == 1 else words("unit.core_many", n=device.get("cores"))
+    return f"{device['name']}, {cores}, {manifest['dtype']}"
+
+
+def _picture(result: dict, words: Words, colors: Palette, touch: bool) -> None:
+    view = lanes.view(result)
+    if not view.lanes:
+        return
+    seen = {bar.category for lane in view.lanes for track in lane.tracks for bar in track.bars}
+    shown = tuple(c for c in CATEGORIES if c in seen)
+
+    @st.fragment
+    def draw() -> None:
+        whole = view.focus is None
+        with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", gap="small", key="lab-picture"):
+            st.html(parts.legend(words, shown), width="stretch")
+            if view.focus is not None:
+                span = st.segmented_control(
+                    words("span.label"), ("focus", "whole"), default="focus", required=True, key="span",
+                    format_func=lambda s: words(f"span.{s}"), label_visibility="collapsed",
+                )
+                whole = span == "whole"
+        st.plotly_chart(
+            timeline(view, words, colors, touch=touch, whole=whole),
+            theme=None,
+            config=FIGURE_CONFIG,
+            key="timeline",
+            alt=alt.timeline_alt(view, result, words),
+        )
+
+    draw()
+    with st.expander(words("section.table")):
+        head, rows = alt.request_rows(view, words)
+        st.html(parts.plain_table(head, rows, words("section.table")))
+    st.markdown(words.part("read"))
+    st.html(parts.glossary(words, shown))
+
+
+def _costs(result: dict, words: Words) -> None:
+    _section(words("section.costs"))
+    st.html(
+        parts.cards(
+            [
+                (words(f"schedule.{s}.name"), words(f"schedule.{s}.what"), [words(key, **facts) for key, facts in sentences])
+                for s, sentences in story.costs(result).items()
+            ]
+        )
+    )
+
+
+def _metrics(result: dict, words: Words) -> None:
+    _section(words("section.metrics"))
+    st.html(parts.metrics_table(board.lines(result), words))
+    st.html("".join(f"<p class='lab-note'>{escape(words(key, **facts))}</p>" for key, facts in story.notes(result)))
+
+
+def _given(result: dict, words: Words) -> None:
+    _section(words("section.given"))
+    head = [words(f"given.{k}") for k in ("schedule", "worker", "role", "device", "threads", "cores", "kv")]
+    rows, shared = [], False
+    for name, entry in result["schedules"].items():
+        devices = [r["device"] for r in entry["resources"]]
+        shared = shared or (len(devices) > len(set(devices)) and name == "disaggregated" and devices[0] != "cpu")
+        rows += [_resource(name, r, words) for r in entry["resources"]]
+    st.html(f"<p class='lab-note'>{escape(words('given.same'))}</p>")
+    st.html(parts.plain_table(head, rows, words("section.given")))
+    if shared:
+        st.html(f"<p class='lab-note'>{escape(words('given.shared'))}</p>")
+
+
+def _resource(schedule: str, r: dict, words: Words) -> list[str]:
+    capacity = fmt.binary_bytes(r.get("kv_capacity_bytes"))
+    return [
+        words(f"schedule.{schedule}.name"),
+        r["worker"],
+        words(f"given.role_{r['role']}"),
+        str(r["device"]),
+        fmt.count(r.get("threads")),
+        ", ".join(str(c) for c in r.get("cores") or []) or fmt.DASH,
+        words("given.blocks", capacity=capacity, tokens=fmt.count(r.get("kv_block_tokens"))),
+    ]
+
+
+def _texts(result: dict, words: Words) -> None:
+    _section(words("section.texts"))
+    if not result.get("texts"):
+        st.html(f"<p class='lab-note'>{escape(words('texts.none'))}</p>")
+        return
+    for request, texts in result["texts"].items():
+        st.html(f"<p class='lab-note'><b>{escape(words('texts.prompt'))}</b> {escape(texts.get('prompt', ''))}</p>")
+        blocks = ""
+        for schedule in result["schedules"]:
+            if schedule not in texts:
+                continue
+            note = _agreement((result.get("agreement") or {}).get(request, {}), schedule, words)
+            shown = _marked(texts[schedule], texts.get("unified", texts[schedule]))
+            blocks += f"<section><h3>{escape(words(f'schedule.{schedule}.name'))}</h3><blockquote>{shown}</blockquote><p class='lab-note'>{escape(note)}</p></section>"
+        st.html(f"<div class='lab-texts'>{blocks}</div>")
+
+
+def _agreement(found: dict, schedule: str, words: Words) -> str:
+    if schedule == "unified":
+        return ""
+    differs = found.get(schedule)
+    if differs is None:
+        return words("texts.same")
+    why = words("texts.near_tie") if differs.get("near_tie") else words("texts.not_tie")
+    return f"{words('texts.differs', at=differs['first_difference'])}; {why}."
+
+
+def _marked(text: str, reference: str) -> str:
+    """The text with the part marked that is no longer equal to the reference."""
+    same = next((i for i, (a, b) in enumerate(zip(text, reference)) if a != b), min(len(text), len(reference)))
+    if same == len(text) == len(reference):
+        return escape(text)
+    return f"{escape(text[:same])}<mark>{escape(text[same:])}</mark>"
+
+
+def _keep(result: dict, words: Words) -> None:
+    _section(words("section.keep"))
+    manifest = result["manifest"]
+    threads = words("unit.thread_one") if manifest["threads"] == 1 else words("unit.thread_many", n=manifest["threads"])
+    line = words(
+        "keep.id", run=result["run_id"], date=manifest["started_at"].replace("T", " ").removesuffix("Z") + " UTC",
+        model=f"{manifest['model']['title']} ({manifest['model']['quantization']})", dtype=manifest["dtype"], threads=threads,
+    )
+    st.html(f"<p class='lab-note'>{escape(line)}</p>")
+    name = f"schedules-{result['run_id'][:8]}"
+    with st.container(horizontal=True, key="lab-keep"):
+        st.download_button(words("download.json"), lambda: json.dumps(result, ensure_ascii=False), f"{name}.json", "application/json", on_click="ignore")
+        st.download_button(words("download.csv"), lambda: export.to_csv(result), f"{name}.csv", "text/csv", on_click="ignore")
+        st.download_button(words("download.chrome"), lambda: json.dumps(export.to_chrome(result)), f"{name}.trace.json", "application/json", on_click="ignore")

@@ -1,0 +1,183 @@
+"""What a result says, as sentences: (key of a text, facts). Computed from the numbers, never canned. Pure.
+
+Every sentence is chosen by what was measured: where a schedule did not stall,
+none says that it did.
+"""
+
+from __future__ import annotations
+
+from pages._ui import fmt
+from pages._ui.board import line
+
+Sentence = tuple[str, dict[str, str]]
+
+# Differences below this are called "about the same".
+SAME = 0.03
+# A gap this many times the usual one is worth a sentence.
+STANDS_OUT = 2.0
+
+
+def headline(result: dict) -> Sentence:
+    """The one sentence above the picture."""
+    gaps = {s: e["metrics"]["itl_max_s"] for s, e in result["schedules"].items()}
+    facts = {s: fmt.seconds(v) for s, v in gaps.items()}
+    tokens = _long_tokens(result)
+    complete = len([g for g in gaps.values() if g is not None]) == 3
+    if not complete:
+        return "story.partial", {}
+    if tokens is None:
+        return "story.headline_short", facts
+    return "story.headline", {"tokens": fmt.count(tokens), **facts}
+
+
+def costs(result: dict) -> dict[str, list[Sentence]]:
+    """Per schedule, what it brought and what it cost, in the order of importance."""
+    makers = {"unified": _unified, "chunked": _chunked, "disaggregated": _disaggregated}
+    return {s: makers[s](result) for s in makers if s in result["schedules"]}
+
+
+def notes(result: dict) -> list[Sentence]:
+    """Remarks under the metrics table: what the mean hides, and how sure a single run is."""
+    found: list[Sentence] = []
+    u = _metrics(result, "unified")
+    if u and u.get("tpot_p50_s") and u.get("itl_p50_s") and (u["itl_max_s"] or 0) > 5 * u["itl_p50_s"]:
+        found.append(
+            (
+                "note.tpot",
+                {
+                    "gap": fmt.seconds(u["itl_max_s"]),
+                    "gap_ratio": fmt.times(u["itl_max_s"] / u["itl_p50_s"]),
+                    "tpot": fmt.seconds(u["tpot_p50_s"]),
+                    "tpot_ratio": fmt.times(u["tpot_p50_s"] / u["itl_p50_s"]),
+                    "usual": fmt.seconds(u["itl_p50_s"]),
+                },
+            )
+        )
+    repeats = result["manifest"]["scenario"]["repeats"]
+    found.append(("note.single", {}) if repeats == 1 else ("note.repeats", {"n": fmt.count(repeats)}))
+    return found
+
+
+def _unified(result: dict) -> list[Sentence]:
+    m = _metrics(result, "unified")
+    found = [_gap_sentence(m, "cost.unified.stall", "cost.calm", prefill=fmt.seconds(m.get("prefill_s")))]
+    return found + _ttft(result, "unified")
+
+
+def _chunked(result: dict) -> list[Sentence]:
+    m, u = _metrics(result, "chunked"), _metrics(result, "unified")
+    found: list[Sentence] = []
+    if _both(m, u, "itl_max_s"):
+        facts = {
+            "gap": fmt.seconds(m["itl_max_s"]),
+            "unified": fmt.seconds(u["itl_max_s"]),
+            "ratio": fmt.times(u["itl_max_s"] / m["itl_max_s"]),
+            "chunk": fmt.count(result["manifest"]["scenario"]["chunk_tokens"]),
+        }
+        found.append(("cost.chunked.gap" if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME) else "cost.chunked.no_gain", facts))
+    found += _ttft(result, "chunked")
+    parts = result.get("chunking")
+    if parts:
+        found.append(
+            (
+                "cost.chunked.parts",
+                {
+                    "whole": fmt.seconds(parts["whole_prefill_s"]),
+                    "alone": fmt.seconds(parts["chunked_alone_s"]),
+                    "served": fmt.seconds(parts["chunked_served_s"]),
+                    "kernel": fmt.seconds(parts["kernel_cost_s"]),
+                    "scheduling": fmt.seconds(parts["scheduling_cost_s"]),
+                },
+            )
+        )
+    if _both(m, u, "throughput_tokens_per_s"):
+        change = m["throughput_tokens_per_s"] / u["throughput_tokens_per_s"] - 1
+        kind = "same" if abs(change) <= SAME else "less" if change < 0 else "more"
+        found.append(
+            (
+                f"cost.chunked.throughput_{kind}",
+                {
+                    "rate": fmt.rate(m["throughput_tokens_per_s"]),
+                    "unified": fmt.rate(u["throughput_tokens_per_s"]),
+                    "change": fmt.percent(change),
+                },
+            )
+        )
+    return found
+
+
+def _disaggregated(result: dict) -> list[Sentence]:
+    m, u = _metrics(result, "disaggregated"), _metrics(result, "unified")
+    found: list[Sentence] = []
+    if _both(m, u, "itl_max_s"):
+        facts = {
+            "gap": fmt.seconds(m["itl_max_s"]),
+            "unified": fmt.seconds(u["itl_max_s"]),
+            "ratio": fmt.times(u["itl_max_s"] / m["itl_max_s"]),
+        }
+        found.append(("cost.disaggregated.gap" if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME) else "cost.disaggregated.no_gain", facts))
+    if _both(m, u, "itl_p50_s") and m["itl_p50_s"] > u["itl_p50_s"] * (1 + SAME):
+        found.append(
+            (
+                "cost.disaggregated.usual",
+                {
+                    "usual": fmt.seconds(m["itl_p50_s"]),
+                    "unified": fmt.seconds(u["itl_p50_s"]),
+                    "ratio": fmt.times(m["itl_p50_s"] / u["itl_p50_s"]),
+                },
+            )
+        )
+    found += _ttft(result, "disaggregated")
+    if _both(m, u, "prefill_s") and m["prefill_s"] > u["prefill_s"] * (1 + SAME):
+        found.append(
+            ("cost.disaggregated.prefill", {"prefill": fmt.seconds(m["prefill_s"]), "unified": fmt.seconds(u["prefill_s"])})
+        )
+    if m.get("transfer_bytes"):
+        found.append(
+            (
+                "cost.disaggregated.transfer",
+                {"seconds": fmt.seconds(m["transfer_s"]), "bytes": fmt.bytes_(m.get("transfer_bytes"))},
+            )
+        )
+    return found
+
+
+def _gap_sentence(m: dict, stands_out: str, calm: str, **more: str) -> Sentence:
+    facts = {"gap": fmt.seconds(m.get("itl_max_s")), "usual": fmt.seconds(m.get("itl_p50_s")), **more}
+    if not m.get("itl_max_s") or not m.get("itl_p50_s"):
+        return "cost.no_gaps", {}
+    ratio = m["itl_max_s"] / m["itl_p50_s"]
+    facts["ratio"] = fmt.times(ratio)
+    return (stands_out if ratio > STANDS_OUT and m.get("prefill_s") is not None else calm), facts
+
+
+def _ttft(result: dict, schedule: str) -> list[Sentence]:
+    """Where this schedule's first token of the long prompt stands among the three."""
+    mine = _metrics(result, schedule).get("ttft_s")
+    u = _metrics(result, "unified").get("ttft_s")
+    if mine is None:
+        return []
+    found = line(result, "ttft_s")
+    best = next((c for c in found.cells if c.best), None)
+    if best and best.schedule == schedule:
+        return [("cost.ttft_first", {"ttft": fmt.seconds(mine)})]
+    if schedule == "unified" or u is None:
+        return [("cost.ttft_plain", {"ttft": fmt.seconds(mine)})]
+    change = mine / u - 1
+    if abs(change) <= SAME:
+        return [("cost.ttft_same", {"ttft": fmt.seconds(mine), "unified": fmt.seconds(u)})]
+    facts = {"ttft": fmt.seconds(mine), "delta": fmt.seconds(abs(mine - u)), "change": fmt.percent(change), "unified": fmt.seconds(u)}
+    return [("cost.ttft_later" if change > 0 else "cost.ttft_sooner", facts)]
+
+
+def _metrics(result: dict, schedule: str) -> dict:
+    return result["schedules"].get(schedule, {}).get("metrics", {})
+
+
+def _both(a: dict, b: dict, key: str) -> bool:
+    return bool(a.get(key)) and bool(b.get(key))
+
+
+def _long_tokens(result: dict) -> int | None:
+    longs = [g["prompt_tokens"] for g in result["manifest"]["scenario"]["groups"] if g["kind"] == "long"]
+    return max(longs) if longs else None
