@@ -9,7 +9,8 @@ since wrong cuts give a model that merely seems stupid. No torch here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import tokenizers
@@ -91,10 +92,8 @@ def tokenizer_from_gguf(fields: Mapping[str, object], *, name: str, path: str) -
     if not isinstance(merges, list) or not all(isinstance(merge, str) and merge.count(" ") == 1 for merge in merges):
         raise LabError("tokenizer-missing", path=path, why="its list of merges is missing or malformed")
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    try:
+    with _refusals(path):
         core = tokenizers.Tokenizer(models.BPE(vocabulary, [tuple(merge.split(" ")) for merge in merges]))
-    except Exception as error:  # the library raises a bare Exception, for instance on a merge of unknown tokens
-        raise LabError("tokenizer-unsupported", path=path, why=f"its merges do not fit its tokens: {error}"[:200]) from error
     core.pre_tokenizer = pre_tokenizers.Sequence(_PRE_TOKENIZERS[pre]())
     core.decoder = decoders.ByteLevel()
     types = fields.get("tokenizer.ggml.token_type")
@@ -123,12 +122,9 @@ def tokenizer_from_directory(directory: Path, *, name: str) -> Tokenizer:
     if not (directory / "tokenizer.json").exists():
         raise LabError("tokenizer-missing", path=str(directory), why="there is no tokenizer.json")
     path = inside(directory, "tokenizer.json")
-    try:
-        core = tokenizers.Tokenizer.from_str(read_text(path))
-    except LabError:
-        raise
-    except Exception as error:  # the library raises a bare Exception on a malformed file
-        raise LabError("tokenizer-unsupported", path=str(path), why=str(error)[:200]) from error
+    content = read_text(path)
+    with _refusals(str(path)):
+        core = tokenizers.Tokenizer.from_str(content)
     settings = _optional(directory, "tokenizer_config.json")
     ids: list[object] = []
     for file in ("generation_config.json", "config.json"):
@@ -152,6 +148,17 @@ def byte_tokenizer(name: str) -> Tokenizer:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     core.decoder = decoders.ByteLevel()
     return Tokenizer(name, core)
+
+
+@contextmanager
+def _refusals(path: str) -> Iterator[None]:
+    """What the library refuses, it refuses with a bare Exception, or with a Rust panic that is not even one."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise LabError("tokenizer-unsupported", path=path, why=str(error)[:200] or type(error).__name__) from error
 
 
 def _template_of(directory: Path, settings: Mapping[str, object]) -> str | None:
