@@ -70,7 +70,8 @@ def line(result: dict, key: str) -> Line:
     """
     metric = BY_KEY[key]
     values = {s: result["schedules"][s]["metrics"].get(key) for s in SCHEDULES if s in result["schedules"]}
-    spreads = {s: (result["schedules"][s].get("spread") or {}).get(key) for s in values}
+    repeated = result["manifest"]["scenario"]["repeats"] > 1
+    spreads = {s: (result["schedules"][s].get("spread") or {}).get(key) if repeated else None for s in values}
     known = {s: v for s, v in values.items() if v is not None}
     winner = _winner(metric, known, spreads)
     top = max((abs(v) for v in known.values()), default=0.0)

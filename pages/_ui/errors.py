@@ -6,29 +6,50 @@ ones stand in ``errors.ko.toml`` under the same codes with the same facts.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
 
-from engine.errors import LabError
+from engine.errors import MESSAGES, LabError
+from pages._ui.words import Words
 
 KOREAN = Path(__file__).with_name("errors.ko.toml")
 
 
-def sentence(error: LabError | dict | None, lang: str) -> str:
+def sentence(error: LabError | dict | None, words: Words) -> str:
     """What happened, why, and what to do, in one sentence.
 
     error: a LabError or its ``as_dict()``. A code without a Korean sentence falls back to the English one:
     reporting an error must not fail itself.
     """
     found = error.as_dict() if isinstance(error, LabError) else error or {}
-    message = str(found.get("message") or found.get("code") or "?")
-    if lang == "ko" and (template := korean().get(str(found.get("code")))):
-        try:
-            return template.format_map(found.get("facts") or {})
-        except (KeyError, IndexError, ValueError):
-            return message
-    return message
+    code, facts = str(found.get("code")), dict(found.get("facts") or {})
+    message = str(found.get("message") or code)
+    template = korean().get(code) if words.lang == "ko" else MESSAGES.get(code)
+    if template is None:
+        return message
+    if isinstance(facts.get("field"), str):
+        facts["field"] = words(f"field.{facts['field']}") if f"field.{facts['field']}" in words else facts["field"]
+    if words.lang == "ko" and isinstance(facts.get("expected"), str):
+        facts["expected"] = _expected(facts["expected"])
+    try:
+        return " ".join(template.format_map(facts).split())
+    except (KeyError, IndexError, ValueError):
+        return message
+
+
+def _expected(text: str) -> str:
+    """What the engine expects of a number, in Korean; anything else stays as it is."""
+    found = re.fullmatch(r"a (whole )?number from (\S+) to (\S+)", text)
+    if not found:
+        return text
+    kind = "정수" if found.group(1) else "수"
+    return f"{_grouped(found.group(2))} 이상 {_grouped(found.group(3))} 이하의 {kind}"
+
+
+def _grouped(number: str) -> str:
+    return f"{int(number):,}" if number.isdigit() else number
 
 
 @cache

@@ -49,14 +49,14 @@ def race(line: Line, words: Words) -> str:
     direction = words("board.lower" if line.metric.better < 0 else "board.higher")
     rows = "".join(
         f"<div class='lab-race-row{' lab-best' if cell.best else ''}'>"
-        f"<span class='lab-race-name'>{escape(words(f'schedule.{cell.schedule}.name'))}</span>"
+        f"<span class='lab-race-name'>{escape(words(f'schedule.{cell.schedule}.short'))}</span>"
         f"<span class='lab-race-bar'><span style='width:{max(cell.share * 100, 0.6):.1f}%'></span></span>"
         f"<span class='lab-race-value'>{escape(cell.text)}</span>{_pill(words) if cell.best else ''}</div>"
         for cell in line.cells
     )
     return (
-        f"<section class='lab-race'><h3>{escape(words(f'metric.{key}.name'))}</h3>"
-        f"<p class='lab-quiet'>{escape(words(f'metric.{key}.term'))} · {escape(direction)}</p>{rows}</section>"
+        f"<section class='lab-race'><h3>{escape(words(f'metric.{key}.name'))} "
+        f"<span class='lab-quiet'>{escape(words(f'metric.{key}.term'))} · {escape(direction)}</span></h3>{rows}</section>"
     )
 
 

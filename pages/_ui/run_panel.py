@@ -17,37 +17,20 @@ from engine.service import client
 from pages._ui import errors, parts, session
 from pages._ui.words import Words
 
-ACTIVE = ("queued", "running")
-PHASES = ("queued", "starting-workers", "loading-model", "warming-up", "measuring", "decomposing", "saving")
+PHASES = ("queued", "starting-workers", "measuring", "decomposing")
 
 # About 250 fragment reruns a second is what one server carries: one reader may ask often, a class less so.
 POLL_S = 0.5
-
-_results: dict[str, dict] = {}
-KEPT_RESULTS = 32
-
 
 def submit(scenario, words: Words) -> None:
     """Hand a scenario to the service and show its run; a refusal is shown in place."""
     try:
         run = client.submit(scenario)
     except LabError as error:
-        st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words.lang)))
+        st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words)))
         return
     session.show_run(run)
     st.rerun()
-
-
-def result_of(run: str) -> dict | None:
-    """The finished result of a run, read once and shared by all who look at it: do not change it."""
-    if run not in _results:
-        found = client.result(run)
-        if found is None:
-            return None
-        while len(_results) >= KEPT_RESULTS:
-            _results.pop(next(iter(_results)))
-        _results[run] = found
-    return _results[run]
 
 
 def watch(run: str, words: Words) -> None:
@@ -57,35 +40,42 @@ def watch(run: str, words: Words) -> None:
     @st.fragment(run_every=POLL_S)
     def progress() -> None:
         status = client.status(run)
-        if status.state not in ACTIVE:
+        if not status.active:
             st.rerun()
-        with st.container(key="lab-progress"):
-            st.html(_steps(status, words))
+        st.html(_steps(status, words))
+        with st.container(horizontal=True, vertical_alignment="bottom", key="lab-progress"):
             elapsed = words("run.elapsed", elapsed=f"{time.monotonic() - since:.0f} s")
-            st.progress(min(max(status.done, 0.0), 1.0), text=f"{_doing(status, words)} · {elapsed}")
+            st.progress(min(max(status.done, 0.0), 1.0), text=f"{_doing(status, words)} · {elapsed}", width="stretch")
             if st.button(words("run.cancel"), key=f"cancel-{run}"):
                 client.cancel(run)
+        st.html(f"<p class='lab-note'>{escape(words('run.meanwhile'))}</p>")
 
     progress()
 
 
-def offer_model(name: str, title: str, words: Words) -> bool:
-    """True if the model is here. If not, offers to fetch it and shows how far that is."""
-    if client.model_ready(name):
+def offer(needs: list[tuple[str, bool]], words: Words) -> bool:
+    """True if everything a run needs is on this machine. If not, offers to fetch what is missing, with progress.
+
+    needs: (name of a model or text, whether it is here).
+    """
+    missing = next((name for name, here in needs if not here), None)
+    if missing is None:
         return True
-    st.html(parts.notice(words("run.missing_title"), words("run.missing", model=title), "info"))
-    job = st.session_state.get("fetch-job")
+    job = st.session_state.get(f"fetch-{missing}")
     status = client.status(job) if job else None
-    if status is not None and status.state in ACTIVE:
+    if status is not None and status.active:
         _watch_fetch(job, words)
         return False
+    with st.container(horizontal=True, vertical_alignment="center", key="lab-offer"):
+        st.html(parts.notice(words("run.missing_title"), words(f"run.missing_{missing}"), "info"), width="stretch")
+        wanted = st.button(words("run.fetch"), type="primary", key=f"fetch-button-{missing}")
     if status is not None and status.state == "failed":
-        st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words.lang)))
-    if st.button(words("run.fetch"), type="primary", key="fetch"):
+        st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words)))
+    if wanted:
         try:
-            st.session_state["fetch-job"] = client.fetch(name)
+            st.session_state[f"fetch-{missing}"] = client.fetch(missing)
         except LabError as error:
-            st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words.lang)))
+            st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words)))
         else:
             st.rerun()
     return False
@@ -95,7 +85,7 @@ def _watch_fetch(job: str, words: Words) -> None:
     @st.fragment(run_every=POLL_S)
     def progress() -> None:
         status = client.status(job)
-        if status.state not in ACTIVE:
+        if not status.active:
             st.rerun()
         st.progress(min(max(status.done, 0.0), 1.0), text=words("run.fetching"))
         if st.button(words("run.cancel"), key=f"cancel-{job}"):
@@ -107,9 +97,9 @@ def _watch_fetch(job: str, words: Words) -> None:
 def _doing(status, words: Words) -> str:
     """The present phase in words, with what it works on."""
     if status.state == "queued":
-        return words("run.queued", place=status.place or 1)
+        return words("run.queued", ahead=status.place) if status.place else words("phase.queued")
     facts = status.facts or {}
-    text = words(f"phase.{status.phase}") if status.phase else ""
+    text = words(f"phase.{status.phase}", **facts) if status.phase else ""
     if status.phase == "measuring" and facts.get("schedule"):
         schedule = words(f"schedule.{facts['schedule']}.name")
         if facts.get("repeats", 1) > 1:
@@ -121,8 +111,7 @@ def _doing(status, words: Words) -> str:
 
 def _steps(status, words: Words) -> str:
     """All phases in a row, the present one marked."""
-    now = "queued" if status.state == "queued" else status.phase
-    at = PHASES.index(now) if now in PHASES else 0
+    at = PHASES.index(status.phase) if status.phase in PHASES else 0
     items = "".join(
         f"<li class='{'lab-past' if i < at else 'lab-now' if i == at else ''}'"
         f"{' aria-current=step' if i == at else ''}>{escape(words(f'phase.{phase}'))}</li>"

@@ -19,11 +19,13 @@ from pages._ui.words import Words
 MIB = 2**20
 REPEATS = (1, 3)
 TEXTS = ("kjv", "pydoc", "korean")
-DEFAULT_MODEL_TITLE = "SmolLM2-135M-Instruct"
 
 
-def panel(words: Words, *, preset: str | None = None) -> None:
-    """Choose, change, run. Only this part of the page runs again while numbers are changed."""
+def panel(words: Words, shown: dict | None = None) -> None:
+    """Choose, change, run. Only this part of the page runs again while numbers are changed.
+
+    shown: the scenario of the run in the address, whose numbers are the ones to begin with.
+    """
 
     @st.fragment
     def draw() -> None:
@@ -32,24 +34,30 @@ def panel(words: Words, *, preset: str | None = None) -> None:
         titles = {w.name: w.title[words.lang] for w in choices if device["class"] in w.settings}
         summaries = {w.name: w.summary[words.lang] for w in choices}
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="lab-run"):
-            index = list(titles).index(preset) if preset in titles else 0
-            workload = st.selectbox(words("run.workload"), list(titles), index=index, format_func=titles.get, key="workload", width=340)
+            index = list(titles).index(shown["workload"]) if shown and shown["workload"] in titles else 0
+            workload = st.selectbox(
+                words("run.workload"), list(titles), index=index, format_func=titles.get, key="workload", width=340,
+                persist_state="session",
+            )
             repeats = st.selectbox(
-                words("run.repeats"), REPEATS, key="repeats", width=170,
+                words("run.repeats"), REPEATS, key="repeats", width=170, persist_state="session",
+                index=REPEATS.index(shown["repeats"]) if shown and shown["repeats"] in REPEATS else 0,
                 format_func=lambda n: words("run.repeats_one") if n == 1 else words("run.repeats_many", n=n),
             )
             base = scenario_for(workload, device["class"])
             with st.popover(words("run.numbers")):
-                values = _numbers(base, words, f"{workload}-{device['class']}")
+                start = SchedulesScenario.from_dict(shown) if shown and shown["workload"] == workload else base
+                values = _numbers(start, words, f"{workload}-{device['class']}")
             place = st.container(width="content")
         st.html(f"<p class='lab-note'>{escape(summaries[workload])} {escape(_device_line(device, words))}</p>")
         try:
             scenario = base.changed({**values, "repeats": repeats})
         except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words.lang)} {words('run.invalid')}"))
+            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
             place.button(words("run.go"), type="primary", key="blocked", disabled=True)
             return
-        if not run_panel.offer_model(scenario.model, DEFAULT_MODEL_TITLE, words):
+        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
+        if not run_panel.offer(needs, words):
             return
         if place.button(words("run.go"), type="primary", key="go"):
             run_panel.submit(scenario, words)
@@ -62,17 +70,17 @@ def _device_line(device: dict, words: Words) -> str:
     return words("run.device", name=device.get("name"), cores=cores)
 
 
-def _numbers(base: SchedulesScenario, words: Words, key: str) -> dict:
+def _numbers(begin: SchedulesScenario, words: Words, key: str) -> dict:
     """The reader's changes by name; keyed by workload, so that another workload brings its own numbers."""
     columns = st.columns(3)
     values: dict[str, object] = {}
 
     def number(name: str, label: str, start: int, help_key: str | None = None) -> int:
         column = columns[len(values) % 3]
-        found = column.number_input(words(label), value=start, step=1, key=f"{name}-{key}", help=words(help_key) if help_key else None)
+        found = column.number_input(words(label), value=start, step=1, key=f"{name}-{key}", persist_state="session", help=words(help_key) if help_key else None)
         return start if found is None else found  # an emptied field keeps the preset's number
 
-    for group in base.groups:
+    for group in begin.groups:
         long = group.kind == "long"
         for field, label in (
             ("count", "run.long_count" if long else "run.chats"),
@@ -81,15 +89,15 @@ def _numbers(base: SchedulesScenario, words: Words, key: str) -> dict:
         ):
             name = f"{group.kind}.{field}"
             values[name] = number(name, label, getattr(group, field))
-    values["chunk_tokens"] = number("chunk_tokens", "run.chunk", base.chunk_tokens, "run.help_chunk")
-    values["kv_bytes"] = number("kv_bytes", "run.kv", base.kv_bytes // MIB, "run.help_kv") * MIB
+    values["chunk_tokens"] = number("chunk_tokens", "run.chunk", begin.chunk_tokens, "run.help_chunk")
+    values["kv_bytes"] = number("kv_bytes", "run.kv", begin.kv_bytes // MIB, "run.help_kv") * MIB
     values["transfer"] = columns[len(values) % 3].selectbox(
-        words("run.transfer"), TRANSFERS, index=TRANSFERS.index(base.transfer),
-        format_func=lambda t: words(f"run.transfer_{t}"), key=f"transfer-{key}",
+        words("run.transfer"), TRANSFERS, index=TRANSFERS.index(begin.transfer),
+        format_func=lambda t: words(f"run.transfer_{t}"), key=f"transfer-{key}", persist_state="session",
     )
-    names = TEXTS if base.text in TEXTS else (base.text, *TEXTS)
+    names = TEXTS if begin.text in TEXTS else (begin.text, *TEXTS)
     values["text"] = columns[len(values) % 3].selectbox(
-        words("run.text"), names, index=names.index(base.text), key=f"text-{key}", help=words("run.help_text"),
+        words("run.text"), names, index=names.index(begin.text), key=f"text-{key}", persist_state="session", help=words("run.help_text"),
         format_func=lambda t: words(f"run.text_{t}") if f"run.text_{t}" in words else t,
     )
     return values

@@ -5,6 +5,7 @@ Shows a shipped recording at once, a run of the reader's own when there is one.
 
 import streamlit as st
 
+from engine.errors import LabError
 from engine.service import client
 from pages._ui import errors, parts, recordings, run_panel, session
 from pages.schedules import form, sections
@@ -18,19 +19,24 @@ st.html(
 
 run = session.run_id()
 status = client.status(run) if run else None
-active = status is not None and status.state in run_panel.ACTIVE
-measured = run_panel.result_of(run) if status is not None and status.state == "done" else None
+active = status is not None and status.active
+measured = None
+if status is not None and status.state == "done":
+    try:
+        measured = client.result(run)
+    except LabError as error:
+        st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words)))
 
 if active:
     run_panel.watch(run, words)
 else:
-    form.panel(words)
+    form.panel(words, measured["manifest"]["scenario"] if measured else None)
 
 if status is not None and status.state == "failed":
-    st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words.lang)))
+    st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words)))
 elif status is not None and status.state == "cancelled":
     st.html(parts.notice(words("run.cancelled_title"), words("run.cancelled"), "info"))
-elif run and measured is None and not active:
+elif status is not None and status.state == "unknown":
     st.html(parts.notice(words("source.unknown_title"), words("source.unknown"), "info"))
 
 result = measured

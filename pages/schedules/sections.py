@@ -128,14 +128,10 @@ def _metrics(result: dict, words: Words) -> None:
 def _given(result: dict, words: Words) -> None:
     _section(words("section.given"))
     head = [words(f"given.{k}") for k in ("schedule", "worker", "role", "device", "threads", "cores", "kv")]
-    rows, shared = [], False
-    for name, entry in result["schedules"].items():
-        devices = [r["device"] for r in entry["resources"]]
-        shared = shared or (len(devices) > len(set(devices)) and name == "disaggregated" and devices[0] != "cpu")
-        rows += [_resource(name, r, words) for r in entry["resources"]]
+    rows = [_resource(name, r, words) for name, entry in result["schedules"].items() for r in entry["resources"]]
     st.html(f"<p class='lab-note'>{escape(words('given.same'))}</p>")
     st.html(parts.plain_table(head, rows, words("section.given")))
-    if shared:
+    if result["manifest"].get("shared_device"):
         st.html(f"<p class='lab-note'>{escape(words('given.shared'))}</p>")
 
 
@@ -157,16 +153,27 @@ def _texts(result: dict, words: Words) -> None:
     if not result.get("texts"):
         st.html(f"<p class='lab-note'>{escape(words('texts.none'))}</p>")
         return
-    for request, texts in result["texts"].items():
-        st.html(f"<p class='lab-note'><b>{escape(words('texts.prompt'))}</b> {escape(texts.get('prompt', ''))}</p>")
-        blocks = ""
-        for schedule in result["schedules"]:
-            if schedule not in texts:
-                continue
+    if result["manifest"]["model"].get("random"):
+        st.html(f"<p class='lab-note'>{escape(words('texts.random'))}</p>")
+    # The long prompts' texts first, and in sight; the chats' behind a click.
+    found = sorted(result["texts"].items(), key=lambda pair: not pair[0].startswith("long"))
+    first = [pair for pair in found if pair[0].startswith("long")] or found[:1]
+    st.html("".join(_side_by_side(request, texts, result, words) for request, texts in first))
+    if rest := found[len(first) :]:
+        with st.expander(words("texts.more", n=len(rest))):
+            st.html("".join(_side_by_side(request, texts, result, words) for request, texts in rest))
+
+
+def _side_by_side(request: str, texts: dict, result: dict, words: Words) -> str:
+    """What each schedule made of one request, differences marked."""
+    blocks = ""
+    for schedule in result["schedules"]:
+        if schedule in texts:
             note = _agreement((result.get("agreement") or {}).get(request, {}), schedule, words)
             shown = _marked(texts[schedule], texts.get("unified", texts[schedule]))
-            blocks += f"<section><h3>{escape(words(f'schedule.{schedule}.name'))}</h3><blockquote>{shown}</blockquote><p class='lab-note'>{escape(note)}</p></section>"
-        st.html(f"<div class='lab-texts'>{blocks}</div>")
+            blocks += f"<section><h3>{escape(words(f'schedule.{schedule}.short'))}</h3><blockquote>{shown}</blockquote><p class='lab-note'>{escape(note)}</p></section>"
+    prompt = f"<p class='lab-note'><b>{escape(request)}</b> · {escape(words('texts.prompt'))}: {escape(texts.get('prompt', ''))}</p>"
+    return f"{prompt}<div class='lab-texts'>{blocks}</div>"
 
 
 def _agreement(found: dict, schedule: str, words: Words) -> str:

@@ -1,0 +1,128 @@
+"""A real server and a real browser, once for all browser tests.
+
+The server uses the models, texts and device locks of this user, and a folder of
+its own for runs. Every page notes what its console said and whom it asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from engine.paths import data_dir
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER_ARGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)
+READY = "[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]"
+# Streamlit looks for its own address below the page's first; that it is not there is no fault.
+SEARCHED = ("_stcore/health", "_stcore/host-config")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The app as `streamlit run app.py` starts it; gives its address."""
+    home = tmp_path_factory.mktemp("home")
+    for shared in ("models", "texts", "locks"):
+        (data_dir() / shared).mkdir(exist_ok=True)
+        (home / shared).symlink_to(data_dir() / shared)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command += ["--server.headless", "true", "--browser.serverAddress", "localhost"]
+    with open(home / "server.log", "w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "LAB_HOME": str(home)}, stdout=log, stderr=log)
+    try:
+        _wait_until_healthy(process, port, home / "server.log")
+        yield f"http://localhost:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _wait_until_healthy(process, port: int, log: Path) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1).read()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"the app did not start:\n{log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    executable = os.environ.get("LAB_CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=list(BROWSER_ARGS))
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page, and what must never happen on it."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page, self.address = page, address
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", self._asked)
+
+    def _said(self, message) -> None:
+        if message.type == "error" and not message.location.get("url", "").endswith(SEARCHED):
+            self.complaints.append(f"{message.text} ({message.location.get('url')})")
+
+    def _asked(self, request) -> None:
+        if not request.url.startswith((self.address, self.address.replace("http", "ws"), "data:", "blob:")):
+            self.elsewhere.append(request.url)
+
+    def open(self, path: str) -> Page:
+        """Open a path of the app and wait until its script has run."""
+        self.page.goto(self.address + path)
+        self.settle()
+        return self.page
+
+    def settle(self) -> None:
+        """Wait until no script runs and no exception is on the page."""
+        self.page.wait_for_selector(READY, timeout=30_000)
+        assert self.page.locator("[data-testid=stException]").count() == 0, self.page.locator("[data-testid=stException]").inner_text()
+
+    def see(self, text: str, timeout: float = 20_000) -> None:
+        """Wait until a text is on the page and in sight."""
+        self.page.get_by_text(text).first.wait_for(state="visible", timeout=timeout)
+
+
+@pytest.fixture
+def visit(browser, server):
+    """Open pages: visit(locale=..., width=..., ...) gives a Watched page; at the end it must have nothing to complain of."""
+    contexts, seen = [], []
+
+    def new(*, locale: str = "en-US", width: int = 1440, height: int = 900, **options) -> Watched:
+        context = browser.new_context(locale=locale, viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        seen.append(Watched(context.new_page(), server))
+        return seen[-1]
+
+    yield new
+    complaints = [c for watched in seen for c in watched.complaints]
+    elsewhere = [u for watched in seen for u in watched.elsewhere]
+    for context in contexts:
+        context.close()
+    assert not complaints
+    assert not elsewhere
