@@ -22,6 +22,7 @@ VISIBLE_TO_PAGES = (
     "engine.errors",
     "engine.experiments.scenarios",
     "engine.formulas",
+    "engine.measure.export",
     "engine.measure.metrics",
     "engine.measure.trace",
     "engine.profiles",
@@ -44,7 +45,7 @@ RANKS = {
     "service": 6,
     "bench": 7,
     "cli": 7,
-    "__main__": 7,
+    "__main__": 8,
 }
 PAGES_LIBRARIES = {"streamlit", "plotly"}
 
