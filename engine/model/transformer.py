@@ -24,6 +24,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from engine.model.attention import causal_attention
 from engine.model.config import ModelConfig
 from engine.model.layout import fused_shapes
 from engine.model.linear import Linear
@@ -150,9 +151,7 @@ class Layer(nn.Module):
 
 def causal_attend(_layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Plain causal attention of one whole sequence over itself; nothing is kept."""
-    q, k, v = (heads.transpose(0, 1).unsqueeze(0) for heads in (q, k, v))
-    read = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return read.squeeze(0).transpose(0, 1)
+    return causal_attention(q, k.transpose(0, 1), v.transpose(0, 1))
 
 
 def random_weights(

@@ -1,0 +1,46 @@
+"""Chunks see everything before them and nothing after, with every kernel."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.model.attention import blockwise_attention, causal_attention
+
+
+def _plainly(q, keys, values, start):
+    """Written out: every row on its own, in fp64."""
+    n, heads, width = q.shape
+    group = heads // keys.shape[0]
+    out = torch.empty(n, heads, width, dtype=torch.float64)
+    for i in range(n):
+        for head in range(heads):
+            seen = keys[head // group, : start + i + 1].double()
+            weights = torch.softmax(seen @ q[i, head].double() / width**0.5, dim=0)
+            out[i, head] = weights @ values[head // group, : start + i + 1].double()
+    return out
+
+
+@given(
+    st.integers(1, 70), st.sampled_from([0, 1, 5, 64]), st.sampled_from([(1, 1), (3, 3), (2, 4), (1, 8)]), st.sampled_from([2, 8, 16]),
+    st.sampled_from([torch.float32, torch.bfloat16]),
+)
+def test_both_ways_equal_the_definition(n, start, heads, width, dtype):
+    kv_heads, group = heads
+    generator = torch.Generator().manual_seed(n)
+    q = torch.randn(n, 3 * kv_heads * group, width, generator=generator).to(dtype)[:, : kv_heads * group]
+    keys, values = torch.randn(2, kv_heads, start + n + 7, width, generator=generator).to(dtype)[:, :, : start + n]
+    wanted = _plainly(q, keys, values, start)
+    tolerance = 1e-5 if dtype == torch.float32 else 4e-2
+    for found in (causal_attention(q, keys, values, start), blockwise_attention(q, keys, values, start)):
+        assert (found.double() - wanted).abs().max() < tolerance
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("start", [0, 100])
+def test_on_a_gpu(start):
+    q, keys = torch.randn(50, 6, 64), torch.randn(2, start + 50, 64)
+    found = causal_attention(q.cuda(), keys.cuda(), keys.cuda(), start).cpu()
+    assert (found.double() - _plainly(q, keys, keys, start)).abs().max() < 1e-3
