@@ -1,17 +1,16 @@
 """Attention over the block pool, for a packed batch of whole prompts, chunks and decodes.
 
 `BatchAttention` is what the transformer calls in every layer: it stores the new keys and values in their slots and
-lets each sequence attend to all of its own. A chunk attends to everything before it and causally to itself:
-position i sees j <= i. (`is_causal` of PyTorch's SDPA is aligned at the top left and would be wrong for a chunk.)
+lets each sequence attend to all of its own. A chunk attends to everything before it and causally to itself.
 """
 
 from dataclasses import dataclass
 
 import torch
 from torch.nn import functional as F
-from torch.nn.attention.bias import causal_lower_right
 
 from engine.kv.storage import KVStorage
+from engine.model.attention import causal_attention
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class BatchAttention:
         self.spans = spans
         self.slots = slots
         self.paged = _PagedKernel(storage, spans, slots.device) if _paged_kernel_serves(storage) else None
-        self._masks = {} if self.paged else {span.row: _mask(span, slots.device) for span in spans}
 
     def __call__(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """q [n, heads, head_dim], k and v [n, kv_heads, head_dim] -> [n, heads, head_dim]."""
@@ -48,35 +46,21 @@ class BatchAttention:
         if self.paged:
             return self.paged(layer, q)
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
-        heads, kv_heads = q.shape[1], k.shape[1]
         for span in self.spans:
             keys, values = self.storage.read(layer, span.runs)
             rows = slice(span.row, span.row + span.length)
             if span.length == 1:
-                # One query per head: the heads of a group are the rows of one small matrix, no mask, no copy of K.
-                grouped = q[span.row].view(1, kv_heads, heads // kv_heads, -1)
-                out[span.row] = F.scaled_dot_product_attention(grouped, keys, values).view(heads, -1)
-                continue
-            attended = F.scaled_dot_product_attention(
-                q[rows].transpose(0, 1).unsqueeze(0),
-                keys,
-                values,
-                attn_mask=self._masks[span.row],
-                is_causal=span.start == 0,
-                enable_gqa=heads != kv_heads,
-            )
-            out[rows] = attended[0].transpose(0, 1)
+                out[span.row] = _decode_attention(q[span.row], keys, values)
+            else:
+                out[rows] = causal_attention(q[rows], keys, values, span.start)
         return out
 
 
-def _mask(span: Span, device: torch.device) -> torch.Tensor | None:
-    """None where the kernel's own causal flag or no mask at all is right; else row i sees j <= start + i."""
-    if span.start == 0 or span.length == 1:
-        return None
-    if device.type == "cuda":
-        return causal_lower_right(span.length, span.total)
-    seen = torch.arange(span.total, device=device)
-    return seen[None, :] <= (span.start + torch.arange(span.length, device=device))[:, None]
+def _decode_attention(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """One query per head, all keys seen: the heads of a group are the rows of one small matrix, K is not copied."""
+    heads, width = q.shape
+    grouped = q.view(1, keys.shape[0], heads // keys.shape[0], width)
+    return F.scaled_dot_product_attention(grouped, keys[None], values[None]).view(heads, width)
 
 
 def _paged_kernel_serves(storage: KVStorage) -> bool:

@@ -50,8 +50,6 @@ class KVStorage:
         except (RuntimeError, OSError, MemoryError) as error:
             raise LabError("kv-memory", bytes=slots * self.bytes_per_token, why=str(error).splitlines()[0]) from error
         self.memory = memory
-        slot_dim = 1 if self.heads_first else 0
-        self.slot_dim = slot_dim
         # [slots, kv_heads, head_dim] per layer, whatever the order in memory.
         self.keys = [layer.transpose(0, 1) if self.heads_first else layer for layer in memory[0]]
         self.values = [layer.transpose(0, 1) if self.heads_first else layer for layer in memory[1]]
@@ -70,7 +68,7 @@ class KVStorage:
             self.memory[1, layer].index_copy_(0, slots, v)
 
     def read(self, layer: int, runs: list[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """K and V [1, kv_heads, tokens, head_dim] of the slots in `runs`: in place for one run, gathered for several."""
+        """K and V [kv_heads, tokens, head_dim] of the slots in `runs`: in place for one run, gathered for several."""
         return _rows(self.keys[layer], runs), _rows(self.values[layer], runs)
 
     def pages(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -103,7 +101,7 @@ def _rows(rows: torch.Tensor, runs: list[tuple[int, int]]) -> torch.Tensor:
         picked = rows[start : start + length]
     else:
         picked = torch.cat([rows[start : start + length] for start, length in runs])
-    return picked.transpose(0, 1).unsqueeze(0)
+    return picked.transpose(0, 1)
 
 
 def _paired_runs(left: list[tuple[int, int]], right: list[tuple[int, int]]):

@@ -103,8 +103,9 @@ class _Service:
     def _mirror(self, process: subprocess.Popen) -> None:
         for line in process.stdout:
             record = json.loads(line)
+            job_id = record.pop("id")
             with self._lock:
-                self._states[record.pop("id")] = Status(**record)
+                self._states[job_id] = Status(**record)
         process.wait()
         with self._lock:
             if self._process is process:
