@@ -23,10 +23,10 @@ FONT = "Pretendard, sans-serif"
 # Heights in pixels; the y axes count in pixels too, so that rows keep their size whatever the figure's height.
 TITLE = 30
 TRACK = 26
-LINK = 13
+LINK = 12
 SEAM = 3
 ROW = 10
-LONG_ROW = 13
+LONG_ROW = 14
 KV_TITLE = 22
 KV_BAND = 38
 HEADING = 30
@@ -35,6 +35,9 @@ AXIS = 46
 TOP = 6
 BOTTOM = 38
 
+# What is drawn without tokens to tell of.
+WITHOUT_TOKENS = ("stall", "transfer")
+# From back to front.
 ORDER_FRONT = ("stall", "prefill", "chunk", "transfer", "mixed", "decode")
 
 
@@ -43,13 +46,13 @@ class _Block:
     """What one block of the figure collects while it is laid out, from y = 0 downwards."""
 
     height: float = 0.0
-    bars: dict[str, list[tuple[Bar, float, float, str]]] = field(default_factory=dict)  # bar, y, height, label
+    bars: dict[str, list[tuple[Bar, int, int]]] = field(default_factory=dict)  # bar, y of its middle, height
     ticks: list[tuple[float, str]] = field(default_factory=list)
     titles: list[tuple[float, str, str]] = field(default_factory=list)
     grounds: list[tuple[float, float]] = field(default_factory=list)
 
-    def put(self, bar: Bar, y: float, height: float, label: str) -> None:
-        self.bars.setdefault(bar.category, []).append((bar, y, height, label))
+    def put(self, bar: Bar, y: int, height: int) -> None:
+        self.bars.setdefault(bar.category, []).append((bar, y, height))
 
 
 def timeline(
@@ -61,7 +64,7 @@ def timeline(
     compact: the engines' lanes only.
     whole: begin with the whole run in sight, not with the time around the long prompt.
     """
-    engines, tokens = _engine_block(view, words, touch), _request_block(view, words)
+    engines, tokens = _engine_block(view, words, touch), _request_block(view, words, touch)
     kv_height = HEADING + sum(KV_TITLE + KV_BAND + GAP for _ in view.lanes)
     blocks = [(engines.height, 0)] if compact else [(engines.height, AXIS), (tokens[0].height, AXIS), (kv_height, 0)]
     total = TOP + sum(h + gap for h, gap in blocks) + BOTTOM
@@ -73,7 +76,7 @@ def timeline(
     shown = (0.0, end) if whole or view.focus is None else view.focus
     layout = {
         "height": round(total),
-        "margin": {"l": 76, "r": 10, "t": 0, "b": BOTTOM, "pad": 0},
+        "margin": {"l": 58 if touch else 76, "r": 10, "t": 0, "b": BOTTOM, "pad": 0},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 12, "color": colors.ink},
@@ -93,7 +96,9 @@ def timeline(
         _axes(layout, "2", domains[1], tokens[0], (shown, end), colors, "")
         data += _bar_traces(tokens[0], "2", words, colors, shown)
         data += _token_traces(tokens[1], "2", words, colors)
-        data += _kv(layout, view, domains[2], kv_height, (shown, end), words, colors)
+        data += _kv(layout, view, domains[2], kv_height, (shown, end), words, colors, touch)
+    for axis in (layout[name] for name in layout if name.startswith("xaxis")):
+        axis["nticks"] = 5 if touch else 12
     return {"data": data, "layout": layout}
 
 
@@ -102,9 +107,9 @@ def timeline(
 
 def _engine_block(view: View, words: Words, touch: bool) -> _Block:
     block = _Block()
-    y = 0.0
+    y = 0
     for lane in view.lanes:
-        name = f"<b>{words(f'schedule.{lane.schedule}.name')}</b>"
+        name = _name(lane, words, touch)
         what = "" if touch else f"  <span style='font-size:12px'>{words(f'schedule.{lane.schedule}.lane')}</span>"
         block.titles.append((y + TITLE * 0.55, name + what, "left"))
         if lane.worst_gap:
@@ -118,10 +123,9 @@ def _engine_block(view: View, words: Words, touch: bool) -> _Block:
                 block.grounds.append((top, y))
                 y += SEAM * 2
                 top = y
-            label = words(f"track.{track.name}")
-            block.ticks.append((y + height / 2, label))
+            block.ticks.append((y + height / 2, words(f"track.{track.name}")))
             for bar in track.bars:
-                block.put(bar, y + height / 2, height, track.worker or label)
+                block.put(bar, y + height // 2, height)
             y += height + (SEAM if track.name == "prefill" and track.worker else 0)
             last_worker = track.worker
         block.grounds.append((top, y))
@@ -130,22 +134,26 @@ def _engine_block(view: View, words: Words, touch: bool) -> _Block:
     return block
 
 
-def _request_block(view: View, words: Words) -> tuple[_Block, list[tuple[float, float, str, int]]]:
-    """Rows of requests, and one (second, y, request, number) per token."""
+def _name(lane: Lane, words: Words, touch: bool) -> str:
+    return f"<b>{words(f'schedule.{lane.schedule}.' + ('short' if touch else 'name'))}</b>"
+
+
+def _request_block(view: View, words: Words, touch: bool) -> tuple[_Block, list[tuple[float, int]]]:
+    """Rows of requests, and one (second, y) per token."""
     block, tokens = _Block(), []
     block.titles.append((HEADING / 2, f"<span style='font-size:15px'>{words('rows.heading')}</span>", "left"))
     y = HEADING
     for lane in view.lanes:
-        block.titles.append((y + TITLE * 0.55, f"<b>{words(f'schedule.{lane.schedule}.name')}</b>", "left"))
+        block.titles.append((y + TITLE * 0.55, _name(lane, words, touch), "left"))
         y += TITLE
         groups: dict[str, list[float]] = {}
         for row in lane.rows:
             height = LONG_ROW if row.kind == "long" else ROW
-            middle = y + height / 2
+            middle = y + height // 2
             groups.setdefault(row.kind, []).append(middle)
             for bar in row.bars:
-                block.put(bar, middle, height - 2, row.id)
-            tokens += [(at, middle, row.id, n) for n, at in enumerate(row.token_s, 1)]
+                block.put(bar, middle, height - 2)
+            tokens += [(at, middle) for at in row.token_s]
             y += height
         block.ticks += [(sum(ys) / len(ys), words(f"kind.{kind}")) for kind, ys in groups.items()]
         y += GAP
@@ -196,7 +204,6 @@ def _time_axis(anchor: str, span: tuple[tuple[float, float], float], colors: Pal
         "tickcolor": colors.grid,
         "ticksuffix": " s",
         "tickfont": {"size": 11, "color": colors.muted},
-        "nticks": 12,
         "title": {"text": title, "font": {"size": 11, "color": colors.muted}, "standoff": 4},
     }
 
@@ -212,7 +219,7 @@ def _bar_traces(block: _Block, n: str, words: Words, colors: Palette, shown: tup
             continue
         swatch = colors.categories[category]
         label = words(f"category.{category}.name")
-        bars = [bar for bar, _, _, _ in found]
+        bars = [bar for bar, _, _ in found]
         marker = {"color": swatch.color, "line": {"width": 0}}
         if category == "stall":
             marker["line"] = {"width": 0.8, "color": swatch.ink}
@@ -225,47 +232,43 @@ def _bar_traces(block: _Block, n: str, words: Words, colors: Palette, shown: tup
                 "shape": swatch.shape, "fgcolor": swatch.ink, "bgcolor": swatch.color, "size": swatch.size,
                 "solidity": swatch.solidity, "fillmode": "replace",
             }
-        facts = _hover(category)
         traces.append(
             {
                 "type": "bar", "orientation": "h", "name": label, "xaxis": f"x{n}", "yaxis": f"y{n}",
                 "base": _floats(b.begin_s for b in bars),
                 "x": _floats(b.end_s - b.begin_s for b in bars),
-                "y": _floats(y for _, y, _, _ in found),
-                "width": _floats(height for _, _, height, _ in found),
+                "y": _shorts(y for _, y, _ in found),
+                "width": _shorts(height for _, _, height in found),
                 "marker": marker,
-                "customdata": [[getattr(b, name) for name in facts] + [label_] for b, _, _, label_ in found],
-                "hovertemplate": _template(category, facts, label, words),
+                "hovertemplate": _template(category, label, words),
             }
+            | ({"customdata": _pairs((b.prefill_tokens, b.decode_tokens) for b in bars)} if category not in WITHOUT_TOKENS else {})
         )
     return traces
 
 
-def _hover(category: str) -> tuple[str, ...]:
-    return {"stall": (), "transfer": ()}.get(category, ("prefill_tokens", "decode_tokens"))
-
-
-def _template(category: str, facts: tuple[str, ...], label: str, words: Words) -> str:
-    lines = [f"<b>{label}</b> · %{{customdata[{len(facts)}]}}", f"{words('hover.from')} %{{base:.3f}} s, {words('hover.lasts')} %{{x:.3f}} s"]
-    if facts:
+def _template(category: str, label: str, words: Words) -> str:
+    lines = [f"<b>{label}</b>", f"{words('hover.from')} %{{base:.3f}} s, {words('hover.lasts')} %{{x:.3f}} s"]
+    if category not in WITHOUT_TOKENS:
         lines.append(f"{words('hover.prefill')} %{{customdata[0]:,}} · {words('hover.decode')} %{{customdata[1]:,}}")
     return "<br>".join(lines) + "<extra></extra>"
 
 
-def _token_traces(tokens: list[tuple[float, float, str, int]], n: str, words: Words, colors: Palette) -> list[dict]:
+def _token_traces(tokens: list[tuple[float, int]], n: str, words: Words, colors: Palette) -> list[dict]:
     color = colors.categories["decode"].color
     return [
         {
             "type": "scatter", "mode": "markers", "xaxis": f"x{n}", "yaxis": f"y{n}",
-            "x": _floats(t[0] for t in tokens), "y": _floats(t[1] for t in tokens),
+            "x": _floats(t[0] for t in tokens), "y": _shorts(t[1] for t in tokens),
             "marker": {"symbol": "line-ns", "size": ROW - 3, "line": {"width": 1.1, "color": color}, "color": color},
-            "customdata": _ints([t[3] for t in tokens]),
-            "hovertemplate": f"{words('hover.token')} %{{customdata}}<br>%{{x:.3f}} s<extra></extra>",
+            "hovertemplate": f"{words('hover.token')} %{{x:.3f}} s<extra></extra>",
         }
     ]
 
 
-def _kv(layout: dict, view: View, domain: tuple[float, float], height: float, span: tuple, words: Words, colors: Palette) -> list[dict]:
+def _kv(
+    layout: dict, view: View, domain: tuple[float, float], height: float, span: tuple, words: Words, colors: Palette, touch: bool
+) -> list[dict]:
     traces: list[dict] = []
     low, high = domain
     unit = (high - low) / height if height else 0
@@ -283,14 +286,13 @@ def _kv(layout: dict, view: View, domain: tuple[float, float], height: float, sp
             "tickvals": [0, top / 1.08], "ticktext": ["0", fmt.bytes_(top / 1.08)], "tickfont": {"size": 11, "color": colors.muted},
             "ticks": "", "ticklabelstandoff": 6,
         }
-        peak = ", ".join(
-            f"{s.worker} {fmt.bytes_(_peak(s))} / {fmt.bytes_(s.capacity_bytes)}" if len(lane.kv) > 1
-            else f"{fmt.bytes_(_peak(s))} / {fmt.bytes_(s.capacity_bytes)}"
-            for s in lane.kv
-        )
+        peaks = [fmt.bytes_(_peak(x)) + ("" if touch else f" / {fmt.bytes_(x.capacity_bytes)}") for x in lane.kv]
+        if len(peaks) > 1 and not touch:
+            peaks = [f"{x.worker} {text}" for x, text in zip(lane.kv, peaks)]
+        peak = (" + " if touch else ", ").join(peaks)
         layout["annotations"].append(
             _text(
-                f"<b>{words(f'schedule.{lane.schedule}.name')}</b>  <span style='font-size:12px'>{words('kv.peak', peak=peak)}</span>",
+                f"{_name(lane, words, touch)}  <span style='font-size:12px'>{words('kv.peak', peak=peak)}</span>",
                 0, at - KV_TITLE * 0.5 * unit, "x domain", "paper", colors.ink, 14, "left",
             )
         )
@@ -321,7 +323,7 @@ def _marks(
             middles.setdefault(track.name, y)
         stalls = [b for t in lane.tracks for b in t.bars if b.category == "stall"]
         longest = max(stalls, key=lambda b: b.end_s - b.begin_s, default=None)
-        if longest and longest.end_s - longest.begin_s > (shown[1] - shown[0]) * 0.08:
+        if longest and longest.end_s - longest.begin_s > (shown[1] - shown[0]) * (0.45 if touch else 0.14):
             text = words("mark.stall")
             middle = (longest.begin_s + longest.end_s) / 2
             layout["annotations"].append(
@@ -329,9 +331,9 @@ def _marks(
             )
         if lane.first_token is not None:
             arrival, first = lane.first_token
-            text = "◂ " + words("mark.first", ttft=fmt.seconds(first - arrival))
+            text = "◂ " + words("mark.first_short" if touch else "mark.first", ttft=fmt.seconds(first - arrival))
             # Where there is no room to the right of it, the label stands on its bar.
-            late = first > shown[0] + (shown[1] - shown[0]) * (0.5 if touch else 0.86)
+            late = first > shown[0] + (shown[1] - shown[0]) * (0.7 if touch else 0.86)
             layout["annotations"].append(
                 _text(text if not late else text[2:] + " ▸", first, middles["prefill"], "x", "y", colors.ink, 12, "right" if late else "left")
                 | {"xshift": -4 if late else 4, "bgcolor": colors.panel if not late else colors.paper, "borderpad": 1}
@@ -367,6 +369,11 @@ def _floats(values) -> dict:
     return _packed(array("f", values), "f4")
 
 
-def _ints(values) -> dict:
-    return _packed(array("i", values), "i4")
+def _shorts(values) -> dict:
+    return _packed(array("h", values), "i2")
+
+
+def _pairs(values) -> dict:
+    flat = [number for pair in values for number in pair]
+    return _packed(array("i", flat), "i4") | {"shape": f"{len(flat) // 2}, 2"}
 

@@ -11,6 +11,8 @@ def seconds(value: float | None) -> str:
         return DASH
     if value < 0:
         return "−" + seconds(-value)
+    if value == 0:
+        return "0 s"
     if value < 0.0005:
         return f"{value * 1e6:.0f} µs"
     if value < 0.00995:

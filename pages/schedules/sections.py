@@ -15,11 +15,8 @@ from pages._ui.words import Words
 from pages.schedules import story
 
 FIRST = ("itl_max_s", "ttft_s", "throughput_tokens_per_s")
-FIGURE_CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "toImage"],
-}
+# Zooming is a drag, and a double click goes back; a bar of buttons would cover the numbers of the first lane.
+FIGURE_CONFIG = {"displayModeBar": False, "responsive": True}
 
 
 def show(result: dict, words: Words, colors: Palette, *, touch: bool) -> None:

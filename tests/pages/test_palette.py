@@ -1,0 +1,80 @@
+"""The colours as people with and without colour vision deficiencies see them, and against both backgrounds."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from pages._ui.palette import CATEGORIES, MODES, line_color, palette
+
+# Machado, Oliveira and Fernandes 2009, severity 1.0, applied to linear RGB.
+VISION = {
+    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+CSS = (Path(__file__).parents[2] / "pages" / "static" / "lab.css").read_text()
+
+
+def linear(color):
+    channels = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+
+
+def seen(color, vision):
+    rgb = linear(color)
+    return [min(1.0, max(0.0, sum(m * c for m, c in zip(row, rgb)))) for row in VISION[vision]]
+
+
+def oklab(rgb):
+    r, g, b = rgb
+    l = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
+    m = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
+    s = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
+    return (
+        0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s,
+        1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s,
+        0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s,
+    )
+
+
+def luminance(color):
+    r, g, b = linear(color)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(a, b):
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("vision", VISION)
+def test_any_two_categories_can_be_told_apart(mode, vision):
+    colors = palette(mode)
+    for a, b in itertools.combinations(CATEGORIES, 2):
+        one, other = (oklab(seen(line_color(colors, c), vision)) for c in (a, b))
+        assert sum((x - y) ** 2 for x, y in zip(one, other)) ** 0.5 > 0.1, (a, b)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_contrast_with_the_background(mode):
+    colors = palette(mode)
+    for category in CATEGORIES:
+        assert contrast(line_color(colors, category), colors.paper) >= 3, category
+    for text in (colors.ink, colors.muted, colors.accent):
+        assert contrast(text, colors.paper) >= 4.5
+        assert contrast(text, colors.panel) >= 4.5
+
+
+def test_the_style_sheet_has_the_same_colours():
+    """The legend is drawn by the style sheet, the figure from the palette: they must not drift apart."""
+    light, dark = palette("light"), palette("dark")
+    for category in CATEGORIES:
+        found = re.search(rf"--{category}: light-dark\((#\w+), (#\w+)\)", CSS).groups()
+        assert found == (light.categories[category].color, dark.categories[category].color)
+    for name in ("ink", "muted", "paper", "panel", "accent"):
+        found = re.search(rf"--{name}: light-dark\((#\w+), (#\w+)\)", CSS).groups()
+        assert found == (getattr(light, name), getattr(dark, name))

@@ -1,0 +1,89 @@
+"""The middleware: language and style sheets in the document, headers on everything, compression once."""
+
+import asyncio
+import gzip
+import re
+
+from pages._ui import web
+
+INDEX = '<!DOCTYPE html><html lang="en"><head><title>Streamlit</title></head><body></body></html>'
+
+
+def get(app, path="/", headers=None, query=b""):
+    """One GET through an ASGI app: (status, headers, body)."""
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "GET", "path": path, "query_string": query,
+        "headers": [(k.encode(), v.encode()) for k, v in (headers or {}).items()],
+    }
+    asyncio.run(app(scope, receive, send))
+    body = b"".join(m.get("body", b"") for m in sent if m["type"] == "http.response.body")
+    return sent[0]["status"], {k.decode().lower(): v.decode() for k, v in sent[0]["headers"]}, body
+
+
+def serving(body: bytes, kind: str, asked: list | None = None):
+    async def app(scope, _receive, send):
+        if asked is not None:
+            asked.append({k: v for k, v in scope["headers"]})
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()), (b"etag", b"x")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        half = len(body) // 2
+        await send({"type": "http.response.body", "body": body[:half], "more_body": True})
+        await send({"type": "http.response.body", "body": body[half:]})
+
+    return app
+
+
+def test_the_document_has_the_readers_language_and_our_style_sheets():
+    asked: list = []
+    app = web.PageShell(serving(INDEX.encode(), "text/html; charset=utf-8", asked))
+    browser = {"accept": "text/html", "accept-language": "ko-KR,ko;q=0.9", "accept-encoding": "gzip", "if-none-match": "x"}
+    _, headers, body = get(app, headers=browser)
+    html = body.decode()
+    assert '<html lang="ko"' in html and web.TITLE in html
+    assert "./app/static/lab.css" in html and html.index("lab.css") < html.index("</head>")
+    assert int(headers["content-length"]) == len(body) and "etag" not in headers
+    assert b"accept-encoding" not in asked[0] and b"if-none-match" not in asked[0]
+    assert '<html lang="en"' in get(app, headers=browser, query=b"run=abc&lang=en")[2].decode()
+
+
+def test_other_answers_pass_untouched():
+    body = b"window.x = '<html lang=\"en\">'"
+    app = web.PageShell(serving(body, "text/javascript"))
+    assert get(app, headers={"accept": "*/*"})[2] == body
+    assert get(app, headers={"accept": "text/html"})[2] == body
+
+
+def test_security_headers_allow_our_own_origin_only():
+    _, headers, _ = get(web.SecurityHeaders(serving(b"x", "text/plain")))
+    policy = headers["content-security-policy"]
+    assert "default-src 'self'" in policy and "object-src 'none'" in policy
+    assert not re.search(r"https?:|\*|unsafe-eval", policy)
+    assert "unsafe-inline" not in re.search(r"script-src[^;]*", policy).group()
+    assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
+
+
+def test_static_files_are_compressed_once_and_only_for_who_can_read_it():
+    body, asked = b"let x = 1;\n" * 5000, []
+    app = web.StaticGzip(serving(body, "text/javascript", asked))
+    for _ in range(3):
+        status, headers, packed = get(app, "/static/js/index.js", {"accept-encoding": "gzip, br"})
+        assert status == 200 and headers["content-encoding"] == "gzip" and gzip.decompress(packed) == body
+        assert int(headers["content-length"]) == len(packed) < len(body) / 10
+    assert len(asked) == 1
+    assert get(app, "/static/js/index.js")[2] == body
+    assert get(app, "/static/js/index.js", {"accept-encoding": "gzip", "range": "bytes=0-9"})[2] == body
+    assert get(app, "/app/static/pretendard/1.woff2", {"accept-encoding": "gzip"})[2] == body
+
+
+def test_what_is_small_or_missing_is_not_kept():
+    app = web.StaticGzip(serving(b"tiny", "text/css"))
+    assert get(app, "/static/x.css", {"accept-encoding": "gzip"})[2] == b"tiny"
+    assert not app.files
