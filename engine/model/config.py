@@ -32,6 +32,19 @@ class RopeScaling:
     original_context: int = 8192
     divisors: tuple[float, ...] = ()
 
+    def check(self, head_dim: int) -> None:
+        """Raises LabError("checkpoint-config") for numbers that cannot stretch the frequencies of such heads."""
+        for field in ("factor", "low_freq_factor", "high_freq_factor"):
+            _check_float(field, getattr(self, field), 0.0, 1e9)
+        _check_int("original_max_position_embeddings", self.original_context, _HIGHEST["max_context"])
+        if self.high_freq_factor <= self.low_freq_factor:
+            raise _wrong("high_freq_factor", self.high_freq_factor, "it must be above low_freq_factor")
+        if self.kind == "factors":
+            if len(self.divisors) != head_dim // 2:
+                raise _wrong("rope_freqs", len(self.divisors), f"there must be one divisor for each of {head_dim // 2} pairs")
+            for divisor in self.divisors:
+                _check_float("rope_freqs", divisor, 0.0, 1e9)
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -67,6 +80,8 @@ class ModelConfig:
             raise _wrong("n_kv_heads", self.n_kv_heads, f"it must divide the {self.n_heads} query heads")
         if self.head_dim % 2:
             raise _wrong("head_dim", self.head_dim, "rotary positions turn pairs of numbers, so it must be even")
+        if self.rope_scaling is not None:
+            self.rope_scaling.check(self.head_dim)
 
     # What it costs. These formulas are the lesson: every page that shows a size gets it here.
 
@@ -312,23 +327,13 @@ def _hf_rope_scaling(rope: Mapping[str, object], path: str) -> RopeScaling | Non
     if kind in (None, "default"):
         return None
     if kind == "linear":
-        return RopeScaling("linear", factor=_factor(rope, "factor"))
+        return RopeScaling("linear", factor=_number("factor", rope.get("factor")))
     if kind == "llama3":
-        scaling = RopeScaling(
+        return RopeScaling(
             "llama3",
-            factor=_factor(rope, "factor"),
-            low_freq_factor=_factor(rope, "low_freq_factor"),
-            high_freq_factor=_factor(rope, "high_freq_factor"),
+            factor=_number("factor", rope.get("factor")),
+            low_freq_factor=_number("low_freq_factor", rope.get("low_freq_factor")),
+            high_freq_factor=_number("high_freq_factor", rope.get("high_freq_factor")),
             original_context=_int_of(rope, "original_max_position_embeddings"),
         )
-        if scaling.high_freq_factor <= scaling.low_freq_factor:
-            raise _wrong("high_freq_factor", scaling.high_freq_factor, "it must be above low_freq_factor")
-        _check_int("original_max_position_embeddings", scaling.original_context, _HIGHEST["max_context"])
-        return scaling
     raise LabError("checkpoint-architecture", path=path, architecture="llama", why=f"its rope scaling '{str(kind)[:40]}' is not supported")
-
-
-def _factor(rope: Mapping[str, object], key: str) -> float:
-    value = _number(key, rope.get(key))
-    _check_float(key, value, 0.0, 1e9)
-    return value

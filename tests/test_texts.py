@@ -1,0 +1,94 @@
+"""The texts of the experiments: the same everywhere, or refused with a reason."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import sqlite3
+
+import pytest
+
+from engine import texts
+from engine.errors import LabError
+from engine.texts import load_text, own_text
+
+
+def test_the_default_text(kjv):
+    """Running prose in canonical order: 1,189 chapters, no verse numbers, nothing but printable ASCII."""
+    chapters = kjv.text.split("\n\n")
+    assert len(chapters) == 1189
+    assert kjv.text.startswith("In the beginning God created the heavens and the earth. And the earth was without form")
+    assert kjv.text.endswith("The grace of our Lord Jesus Christ be with you all. Amen.")
+    assert not any(character.isdigit() for character in kjv.text) and kjv.text.isascii()
+    assert kjv.sha256 == texts.KJV_SHA256 == hashlib.sha256(kjv.text.encode()).hexdigest()
+    assert len(kjv.text) > 4_000_000 and "  " not in kjv.text
+
+
+def test_another_default_text_is_noticed(kjv, tmp_path, monkeypatch):
+    """A database of the same size with one word changed: results would no longer be comparable."""
+    source = texts.present(texts.KJV_FILE, texts.kjv_folder())
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    copy = shutil.copy(source, texts.kjv_folder() if texts.kjv_folder().mkdir() else texts.kjv_folder() / source.name)
+    assert load_text("kjv") == kjv
+    database = sqlite3.connect(copy)
+    database.execute("UPDATE Bible SET Passage1 = replace(Passage1, 'beginning', 'begynning') WHERE BookID = 1 AND ChapterID = 1")
+    database.commit()
+    database.close()
+    with pytest.raises(LabError) as caught:
+        load_text("kjv")
+    assert caught.value.code == "text-changed"
+
+
+def test_pythons_own_reference():
+    found = load_text("pydoc")
+    assert found.version == f"Python {platform.python_version()}" and found.language == "en" and len(found.text) > 300_000
+
+
+def test_the_korean_text():
+    found = load_text("korean")
+    assert found.language == "ko" and 1_000 < len(found.text) < 2_000
+    hangul = sum("가" <= character <= "힣" for character in found.text)
+    assert hangul > 0.6 * len(found.text)
+
+
+def test_a_file(tmp_path):
+    """Line ends and a byte-order mark do not make another text of it."""
+    (tmp_path / "a.txt").write_bytes("\ufeffOne.\r\nTwo 안녕.\r\n".encode())
+    found = load_text(str(tmp_path / "a.txt"))
+    assert found.text == "One.\nTwo 안녕.\n" and found.name == "a.txt" and found.language is None
+    assert found.sha256 == own_text("One.\nTwo 안녕.\n").sha256
+
+
+@pytest.mark.parametrize(
+    "content, code",
+    [(b"", "text-empty"), (b" \n\t ", "text-empty"), (b"\x89PNG\x00\x00", "text-unreadable"), ("한글".encode("cp949"), "text-unreadable")],
+)
+def test_files_that_are_no_text(tmp_path, content, code):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(LabError) as caught:
+        load_text(str(tmp_path / "a.txt"))
+    assert caught.value.code == code
+
+
+def test_a_file_beyond_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(texts, "MOST_FILE_BYTES", 10)
+    (tmp_path / "a.txt").write_text("eleven bytes")
+    with pytest.raises(LabError) as caught:
+        load_text(str(tmp_path / "a.txt"))
+    assert caught.value.code == "text-too-large" and caught.value.facts == {"path": str(tmp_path / "a.txt"), "size_bytes": 12, "limit_bytes": 10}
+
+
+@pytest.mark.parametrize("name", ["nothing", "", "/dev/zero", "/", "a\0b", "x" * 5000])
+def test_names_that_are_no_texts(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LabError) as caught:
+        load_text(name)
+    assert caught.value.code in ("text-unknown", "text-unreadable")
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_own_text_with_nothing_in_it(text):
+    with pytest.raises(LabError):
+        own_text(text)
+    assert own_text("lone \ud800 surrogate").text == "lone ? surrogate"
