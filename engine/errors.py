@@ -80,6 +80,7 @@ SCENARIO = {
 }
 
 RUNS = {
+    "bench-no-reference": "The benchmark compares with the transformers package, which is not installed; install it with: pip install -r tests/requirements.txt",
     "job-not-allowed": "'{name}' cannot be chosen here: the app serves the models and texts it knows by name; use the command line for files of your own.",
     "run-unknown": "There is no run '{run_id}' here; check the link, or run the experiment again.",
     "run-unreadable": "{path} is not a result of this lab ({why}); give a file written with --json.",
