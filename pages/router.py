@@ -6,8 +6,6 @@ import streamlit as st
 
 from pages._ui import session
 
-st.set_page_config(page_title="Long-Context Serving Lab", page_icon="⏳", layout="wide")
-
 LOGO = Path(__file__).parent / "static" / "logo.svg"
 
 words = session.words()
@@ -18,6 +16,8 @@ pages = {
 }
 st.session_state["pages"] = pages
 page = st.navigation(list(pages.values()), position="top")
+name = words("app.title") if page.url_path == "" else f"{page.title} · {words('app.title')}"
+st.set_page_config(page_title=name, page_icon=LOGO, layout="wide")
 # A link in the navigation drops the query; the language belongs to every address that is passed on.
 if st.query_params.get("lang") != session.language():
     st.query_params["lang"] = session.language()

@@ -9,7 +9,7 @@ from pages._ui.words import Words
 
 def timeline_alt(view: View, result: dict, words: Words) -> str:
     """One sentence for the whole figure and one for each lane."""
-    sentences = [words("alt.timeline", n=len(view.lanes), end=fmt.seconds(view.end_s))]
+    sentences = [words("alt.timeline", n=len(view.lanes), end=fmt.seconds(max((lane.end_s for lane in view.lanes), default=None)))]
     for lane in view.lanes:
         m = result["schedules"][lane.schedule]["metrics"]
         sentences.append(

@@ -56,13 +56,12 @@ class _Block:
 
 
 def timeline(
-    view: View, words: Words, colors: Palette, *, touch: bool = False, compact: bool = False, whole: bool = True
+    view: View, words: Words, colors: Palette, *, touch: bool = False, compact: bool = False
 ) -> dict:
     """The figure.
 
     touch: a phone: less text, and dragging is left to the page, so that one can scroll past.
     compact: the engines' lanes only.
-    whole: begin with the whole run in sight, not with the time around the long prompt.
     """
     engines, tokens = _engine_block(view, words, touch), _request_block(view, words, touch)
     kv_height = HEADING + sum(KV_TITLE + KV_BAND + GAP for _ in view.lanes)
@@ -72,14 +71,13 @@ def timeline(
     for height, gap in blocks:
         domains.append((1 - (at + height) / (total - BOTTOM), 1 - at / (total - BOTTOM)))
         at += height + gap
-    end = view.end_s * 1.012 or 1.0
-    shown = (0.0, end) if whole or view.focus is None else view.focus
     layout = {
         "height": round(total),
         "margin": {"l": 58 if touch else 76, "r": 10, "t": 0, "b": BOTTOM, "pad": 0},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 12, "color": colors.ink},
+        "template": "none",
         "barmode": "overlay",
         "showlegend": False,
         "hovermode": "closest",
@@ -87,16 +85,16 @@ def timeline(
         "hoverlabel": {"font": {"family": FONT, "size": 13, "color": colors.ink}, "bgcolor": colors.paper, "bordercolor": colors.muted},
         "annotations": [],
         "shapes": [],
-        "uirevision": f"{shown}",
+        "uirevision": f"{view.span}",
     }
-    _axes(layout, "", domains[0], engines, (shown, end), colors, words("lanes.axis"))
-    _marks(layout, view, engines, shown, words, colors, touch)
-    data = _bar_traces(engines, "", words, colors, shown)
+    _axes(layout, "", domains[0], engines, view.span, colors, words("lanes.axis"))
+    _marks(layout, view, engines, words, colors, touch)
+    data = _bar_traces(engines, "", words, colors, view.span)
     if not compact:
-        _axes(layout, "2", domains[1], tokens[0], (shown, end), colors, "")
-        data += _bar_traces(tokens[0], "2", words, colors, shown)
+        _axes(layout, "2", domains[1], tokens[0], view.span, colors, "")
+        data += _bar_traces(tokens[0], "2", words, colors, view.span)
         data += _token_traces(tokens[1], "2", words, colors)
-        data += _kv(layout, view, domains[2], kv_height, (shown, end), words, colors, touch)
+        data += _kv(layout, view, domains[2], kv_height, words, colors, touch)
     for axis in (layout[name] for name in layout if name.startswith("xaxis")):
         axis["nticks"] = 5 if touch else 12
     return {"data": data, "layout": layout}
@@ -161,7 +159,7 @@ def _request_block(view: View, words: Words, touch: bool) -> tuple[_Block, list[
     return block, tokens
 
 
-def _axes(layout: dict, n: str, domain: tuple[float, float], block: _Block, span: tuple, colors: Palette, title: str) -> None:
+def _axes(layout: dict, n: str, domain: tuple[float, float], block: _Block, span: tuple[float, float], colors: Palette, title: str) -> None:
     layout[f"xaxis{n}"] = _time_axis(f"y{n}", span, colors, title) | ({} if not n else {"matches": "x"})
     layout[f"yaxis{n}"] = {
         "domain": list(domain),
@@ -188,13 +186,12 @@ def _axes(layout: dict, n: str, domain: tuple[float, float], block: _Block, span
         )
 
 
-def _time_axis(anchor: str, span: tuple[tuple[float, float], float], colors: Palette, title: str) -> dict:
-    shown, end = span
+def _time_axis(anchor: str, span: tuple[float, float], colors: Palette, title: str) -> dict:
     return {
         "anchor": anchor,
-        "range": list(shown),
-        "minallowed": 0,
-        "maxallowed": end,
+        "range": list(span),
+        "minallowed": span[0],
+        "maxallowed": span[1],
         "showgrid": True,
         "gridcolor": colors.grid,
         "gridwidth": 1,
@@ -211,7 +208,7 @@ def _time_axis(anchor: str, span: tuple[tuple[float, float], float], colors: Pal
 # ------------------------------------------------------------------ traces
 
 
-def _bar_traces(block: _Block, n: str, words: Words, colors: Palette, shown: tuple[float, float]) -> list[dict]:
+def _bar_traces(block: _Block, n: str, words: Words, colors: Palette, span: tuple[float, float]) -> list[dict]:
     traces = []
     for category in ORDER_FRONT:
         found = block.bars.get(category)
@@ -226,7 +223,7 @@ def _bar_traces(block: _Block, n: str, words: Words, colors: Palette, shown: tup
         elif n == "":
             # A seam of paper between neighbouring steps shows that they are many; where they are hair-thin it would swallow them.
             typical = sorted(b.end_s - b.begin_s for b in bars)[len(bars) // 2]
-            marker["line"] = {"width": 0.8 if typical > (shown[1] - shown[0]) / 400 else 0.25, "color": colors.paper}
+            marker["line"] = {"width": 0.8 if typical > (span[1] - span[0]) / 400 else 0.25, "color": colors.paper}
         if swatch.shape:
             marker["pattern"] = {
                 "shape": swatch.shape, "fgcolor": swatch.ink, "bgcolor": swatch.color, "size": swatch.size,
@@ -267,7 +264,7 @@ def _token_traces(tokens: list[tuple[float, int]], n: str, words: Words, colors:
 
 
 def _kv(
-    layout: dict, view: View, domain: tuple[float, float], height: float, span: tuple, words: Words, colors: Palette, touch: bool
+    layout: dict, view: View, domain: tuple[float, float], height: float, words: Words, colors: Palette, touch: bool
 ) -> list[dict]:
     traces: list[dict] = []
     low, high = domain
@@ -275,18 +272,18 @@ def _kv(
     heading = f"<span style='font-size:15px'>{words('kv.heading')}</span>"
     layout["annotations"].append(_text(heading, 0, high - HEADING / 2 * unit, "x domain", "paper", colors.ink, 14, "left"))
     at = high - HEADING * unit
-    top = max((sum(_peak(s) for s in lane.kv) for lane in view.lanes), default=1.0) * 1.08 or 1.0
+    top = max((sum(s.peak_bytes for s in lane.kv) for lane in view.lanes), default=1.0) * 1.08 or 1.0
     for i, lane in enumerate(view.lanes):
         n = str(3 + i)
         band = (at - (KV_TITLE + KV_BAND) * unit, at - KV_TITLE * unit)
         last = i == len(view.lanes) - 1
-        layout[f"xaxis{n}"] = _time_axis(f"y{n}", span, colors, "") | {"matches": "x", "showticklabels": last, "ticks": "outside" if last else ""}
+        layout[f"xaxis{n}"] = _time_axis(f"y{n}", view.span, colors, "") | {"matches": "x", "showticklabels": last, "ticks": "outside" if last else ""}
         layout[f"yaxis{n}"] = {
             "domain": list(band), "anchor": f"x{n}", "range": [0, top], "fixedrange": True, "zeroline": False, "showgrid": False,
             "tickvals": [0, top / 1.08], "ticktext": ["0", fmt.bytes_(top / 1.08)], "tickfont": {"size": 11, "color": colors.muted},
             "ticks": "", "ticklabelstandoff": 6,
         }
-        peaks = [fmt.bytes_(_peak(x)) + ("" if touch else f" / {fmt.bytes_(x.capacity_bytes)}") for x in lane.kv]
+        peaks = [fmt.bytes_(x.peak_bytes) + ("" if touch else f" / {fmt.bytes_(x.capacity_bytes)}") for x in lane.kv]
         if len(peaks) > 1 and not touch:
             peaks = [f"{x.worker} {text}" for x, text in zip(lane.kv, peaks)]
         peak = (" + " if touch else ", ").join(peaks)
@@ -300,7 +297,7 @@ def _kv(
             traces.append(
                 {
                     "type": "scatter", "mode": "lines", "xaxis": f"x{n}", "yaxis": f"y{n}", "name": series.worker,
-                    "x": _floats([0.0, *series.at_s]), "y": _floats([0.0, *series.used_bytes]),
+                    "x": _floats(series.at_s), "y": _floats(series.used_bytes),
                     "line": {"shape": "hv", "width": 1.4, "color": colors.accent, "dash": "solid" if j == len(lane.kv) - 1 else "dot"},
                     "fill": "tozeroy" if j == len(lane.kv) - 1 else "none",
                     "fillcolor": _faint(colors.accent),
@@ -312,10 +309,11 @@ def _kv(
 
 
 def _marks(
-    layout: dict, view: View, block: _Block, shown: tuple[float, float], words: Words, colors: Palette, touch: bool
+    layout: dict, view: View, block: _Block, words: Words, colors: Palette, touch: bool
 ) -> None:
     """What a teacher points at, written where it happened: the longest silence, and the long prompt's first token."""
     rows = iter(block.ticks)
+    begin, width = view.span[0], view.span[1] - view.span[0]
     for lane in view.lanes:
         middles: dict[str, float] = {}
         for track in lane.tracks:
@@ -323,7 +321,7 @@ def _marks(
             middles.setdefault(track.name, y)
         stalls = [b for t in lane.tracks for b in t.bars if b.category == "stall"]
         longest = max(stalls, key=lambda b: b.end_s - b.begin_s, default=None)
-        if longest and longest.end_s - longest.begin_s > (shown[1] - shown[0]) * (0.45 if touch else 0.14):
+        if longest and longest.end_s - longest.begin_s > width * (0.45 if touch else 0.14):
             text = words("mark.stall")
             middle = (longest.begin_s + longest.end_s) / 2
             layout["annotations"].append(
@@ -333,7 +331,7 @@ def _marks(
             arrival, first = lane.first_token
             text = "◂ " + words("mark.first_short" if touch else "mark.first", ttft=fmt.seconds(first - arrival))
             # Where there is no room to the right of it, the label stands on its bar.
-            late = first > shown[0] + (shown[1] - shown[0]) * (0.7 if touch else 0.86)
+            late = first > begin + width * (0.7 if touch else 0.86)
             layout["annotations"].append(
                 _text(text if not late else text[2:] + " ▸", first, middles["prefill"], "x", "y", colors.ink, 12, "right" if late else "left")
                 | {"xshift": -4 if late else 4, "bgcolor": colors.panel if not late else colors.paper, "borderpad": 1}
@@ -341,10 +339,6 @@ def _marks(
 
 
 # ------------------------------------------------------------------ small parts
-
-
-def _peak(series: KvSeries) -> float:
-    return max(series.used_bytes, default=0.0)
 
 
 def _text(text: str, x: float, y: float, xref: str, yref: str, color: str, size: int, anchor: str) -> dict:
@@ -375,5 +369,6 @@ def _shorts(values) -> dict:
 
 def _pairs(values) -> dict:
     flat = [number for pair in values for number in pair]
-    return _packed(array("i", flat), "i4") | {"shape": f"{len(flat) // 2}, 2"}
+    small = max(flat, default=0) < 2**15
+    return _packed(array("h" if small else "i", flat), "i2" if small else "i4") | {"shape": f"{len(flat) // 2}, 2"}
 

@@ -13,7 +13,7 @@ Both the Plotly figure and any other renderer start from :class:`View`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.measure import metrics
 from pages._ui.palette import SCHEDULES
@@ -67,6 +67,7 @@ class KvSeries:
     at_s: tuple[float, ...]
     used_bytes: tuple[float, ...]
     capacity_bytes: float
+    peak_bytes: float  # of the whole run
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class View:
     """Three lanes on one time axis."""
 
     lanes: tuple[Lane, ...]
-    end_s: float
+    span: Span  # what is seen of the run
     focus: Span | None  # from just before the first long prompt arrives to just after the last one's first token
 
 
@@ -100,7 +101,7 @@ def view(result: dict) -> View:
         if (entry := result["schedules"].get(name)) and entry.get("trace")
     )
     end = max((lane.end_s for lane in lanes), default=0.0)
-    return View(lanes, end, _focus(lanes, end))
+    return View(lanes, (0.0, end * 1.012 or 1.0), _focus(lanes, end))
 
 
 def _focus(lanes: tuple[Lane, ...], end: float) -> Span | None:
@@ -113,6 +114,33 @@ def _focus(lanes: tuple[Lane, ...], end: float) -> Span | None:
     margin = (last - begin) * FOCUS_MARGIN
     window = (max(0.0, begin - margin), min(end, last + margin))
     return window if window[1] - window[0] < end * 0.8 else None
+
+
+def clip(view: View, span: Span) -> View:
+    """The part of a view that can be seen between two times: less to send, the same to look at."""
+
+    def seen(bars: tuple[Bar, ...]) -> tuple[Bar, ...]:
+        return tuple(b for b in bars if b.end_s >= span[0] and b.begin_s <= span[1])
+
+    def cut(lane: Lane) -> Lane:
+        return replace(
+            lane,
+            tracks=tuple(replace(t, bars=seen(t.bars)) for t in lane.tracks),
+            rows=tuple(
+                replace(r, bars=seen(r.bars), token_s=tuple(t for t in r.token_s if span[0] <= t <= span[1]))
+                for r in lane.rows
+            ),
+            kv=tuple(_clip_kv(series, span) for series in lane.kv),
+        )
+
+    return replace(view, lanes=tuple(cut(lane) for lane in view.lanes), span=span)
+
+
+def _clip_kv(series: KvSeries, span: Span) -> KvSeries:
+    # The last change before the span is what was in use when it began.
+    first = max((i for i, at in enumerate(series.at_s) if at < span[0]), default=0)
+    last = next((i for i, at in enumerate(series.at_s) if at > span[1]), len(series.at_s))
+    return replace(series, at_s=series.at_s[first:last], used_bytes=series.used_bytes[first:last])
 
 
 def _lane(schedule: str, entry: dict, bytes_per_token: float) -> Lane:
@@ -206,6 +234,7 @@ def _kv(trace: dict, resources: list[dict], bytes_per_token: float) -> tuple[KvS
                 tuple(p["at_s"] for p in points),
                 tuple(p["tokens"] * bytes_per_token for p in points),
                 resource.get("kv_capacity_bytes") or 0,
+                max((p["tokens"] for p in points), default=0) * bytes_per_token,
             )
         )
     return tuple(series)

@@ -41,7 +41,7 @@ if name:
         f"{escape(where)}</span></div>{parts.legend(words, CATEGORIES)}"
     )
     st.plotly_chart(
-        timeline(view, lesson, session.colors(), touch=session.on_touch(), compact=True, whole=False),
+        timeline(lanes.clip(view, view.focus or view.span), lesson, session.colors(), touch=session.on_touch(), compact=True),
         theme=None, config={"displayModeBar": False, "responsive": True}, key="preview", alt=alt.timeline_alt(view, result, lesson),
     )
 

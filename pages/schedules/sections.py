@@ -89,7 +89,7 @@ def _picture(result: dict, words: Words, colors: Palette, touch: bool) -> None:
                 )
                 whole = span == "whole"
         st.plotly_chart(
-            timeline(view, words, colors, touch=touch, whole=whole),
+            timeline(view if whole else lanes.clip(view, view.focus), words, colors, touch=touch),
             theme=None,
             config=FIGURE_CONFIG,
             key="timeline",
@@ -97,11 +97,17 @@ def _picture(result: dict, words: Words, colors: Palette, touch: bool) -> None:
         )
 
     draw()
-    with st.expander(words("section.table")):
-        head, rows = alt.request_rows(view, words)
-        st.html(parts.plain_table(head, rows, words("section.table")))
+    _table(view, words)
     st.markdown(words.part("read"))
     st.html(parts.glossary(words, shown))
+
+
+@st.fragment
+def _table(view: lanes.View, words: Words) -> None:
+    """The timeline as a table, made and sent only when somebody opens it."""
+    if (box := st.expander(words("section.table"), key="table", on_change="rerun")).open:
+        head, rows = alt.request_rows(view, words)
+        box.html(parts.plain_table(head, rows, words("section.table")))
 
 
 def _costs(result: dict, words: Words) -> None:

@@ -55,7 +55,7 @@ def test_categories_differ_by_pattern_as_well():
 
 def test_all_time_axes_zoom_together_and_begin_where_asked():
     view = lanes.view(small.result())
-    layout = figure(whole=False)["layout"]
+    layout = timeline(lanes.clip(view, view.focus), Words("en"), palette("light"))["layout"]
     axes = [layout[name] for name in layout if name.startswith("xaxis")]
     assert [a.get("matches") for a in axes] == [None, "x", "x", "x", "x"]
     assert layout["xaxis"]["range"] == list(view.focus)
