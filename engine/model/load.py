@@ -7,6 +7,8 @@ model directory, and gives a transformer on the wanted device with its tokenizer
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,11 +70,12 @@ def _load_named(name: str, device: str, dtype: torch.dtype) -> LoadedModel:
     card = describe(name)
     if card.seed is None:
         return _load_gguf(GgufFile(fetched_path(name)), card, device, dtype)
-    _require_memory(card.config, device, dtype)
-    weights = random_weights(card.config, seed=card.seed, device=device, dtype=dtype)
-    tokenizer = random_tokenizer(name, card.config)
-    card = replace(card, has_chat_template=tokenizer.chat_template is not None)
-    return LoadedModel(Transformer(card.config, weights), card.config, tokenizer, card)
+    config = card.config
+    _require_memory(config, device, dtype)
+    with _memory_errors(config, device, dtype):
+        transformer = Transformer(config, random_weights(config, seed=card.seed, device=device, dtype=dtype))
+    tokenizer = random_tokenizer(name, config)
+    return LoadedModel(transformer, config, tokenizer, replace(card, has_chat_template=tokenizer.chat_template is not None))
 
 
 def _load_gguf(file: GgufFile, card: ModelCard | None, device: str, dtype: torch.dtype) -> LoadedModel:
@@ -84,7 +87,7 @@ def _load_gguf(file: GgufFile, card: ModelCard | None, device: str, dtype: torch
     _require_memory(config, device, dtype)
     folder = re.sub(r"[^A-Za-z0-9._-]", "_", card.name).lstrip(".")[:80] or "model"
     weights = cached_weights(folder, card.sha256, config, dtype, lambda: fused_tensors(config, checkpoint, dtype))
-    return LoadedModel(_place(config, weights.items(), device), config, tokenizer, card)
+    return LoadedModel(_place(config, weights.items(), device, dtype), config, tokenizer, card)
 
 
 def _load_directory(path: Path, device: str, dtype: torch.dtype) -> LoadedModel:
@@ -93,18 +96,32 @@ def _load_directory(path: Path, device: str, dtype: torch.dtype) -> LoadedModel:
     check_shapes(card.config, checkpoint)
     tokenizer = tokenizer_from_directory(path, name=card.name)
     _require_memory(card.config, device, dtype)
-    return LoadedModel(_place(card.config, fused_tensors(card.config, checkpoint, dtype), device), card.config, tokenizer, card)
+    return LoadedModel(_place(card.config, fused_tensors(card.config, checkpoint, dtype), device, dtype), card.config, tokenizer, card)
 
 
-def _place(config: ModelConfig, tensors, device: str) -> Transformer:
-    try:
+def _place(config: ModelConfig, tensors: Iterable[tuple[str, torch.Tensor]], device: str, dtype: torch.dtype) -> Transformer:
+    with _memory_errors(config, device, dtype):
         return Transformer(config, {name: tensor.to(device) for name, tensor in tensors})
-    except torch.OutOfMemoryError as error:
-        raise LabError("model-out-of-memory", needed_bytes="more", device=device, free_bytes="too few") from error
 
 
 def _require_memory(config: ModelConfig, device: str, dtype: torch.dtype) -> None:
+    if config.parameter_count() * dtype.itemsize > _free_bytes(device):
+        raise _out_of_memory(config, device, dtype)
+
+
+@contextmanager
+def _memory_errors(config: ModelConfig, device: str, dtype: torch.dtype) -> Iterator[None]:
+    # Somebody else may have taken the memory since it was counted, or it may be too fragmented.
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise _out_of_memory(config, device, dtype) from error
+
+
+def _out_of_memory(config: ModelConfig, device: str, dtype: torch.dtype) -> LabError:
     needed = config.parameter_count() * dtype.itemsize
-    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else psutil.virtual_memory().available
-    if needed > free:
-        raise LabError("model-out-of-memory", needed_bytes=needed, device=device, free_bytes=free)
+    return LabError("model-out-of-memory", needed_bytes=needed, device=device, free_bytes=_free_bytes(device))
+
+
+def _free_bytes(device: str) -> int:
+    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else psutil.virtual_memory().available

@@ -30,7 +30,11 @@ def real_tokens(default_tokenizer, kjv) -> torch.Tensor:
 def hf_default(default_model_path):
     from tests.model.reference import hf_from_gguf
 
-    return hf_from_gguf(default_model_path)
+    return hf_from_gguf(
+        default_model_path, vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+        num_key_value_heads=3, head_dim=64, max_position_embeddings=8192, rms_norm_eps=9.999999747378752e-06, rope_theta=100000.0,
+        tie_word_embeddings=True,
+    )
 
 
 @pytest.fixture(scope="session")

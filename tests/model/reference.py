@@ -56,15 +56,17 @@ def hf_random(seed: int, **settings) -> LlamaForCausalLM:
     return model
 
 
-def hf_from_gguf(path: Path) -> LlamaForCausalLM:
+def hf_from_gguf(path: Path, **settings) -> LlamaForCausalLM:
     """The model in a GGUF file as Hugging Face's own reader sees it, fp32.
 
-    ``from_pretrained(gguf_file=...)`` wraps the same reader, but needs a package more.
+    ``from_pretrained(gguf_file=...)`` wraps the same reader, but needs a package
+    more. Reading takes seconds, so the settings are given and only compared with the file's.
     """
-    settings = load_gguf_checkpoint(str(path))["config"]
-    model = LlamaForCausalLM(LlamaConfig(**{key: value for key, value in settings.items() if key != "model_type"})).float().eval()
-    tensors = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)["tensors"]
-    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    model = LlamaForCausalLM(LlamaConfig(**settings)).float().eval()
+    read = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)
+    for name, value in settings.items():
+        assert read["config"].get(name, value) == value, name
+    missing, unexpected = model.load_state_dict(read["tensors"], strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
     return model
