@@ -20,6 +20,7 @@ class KVStorage:
 
     With `shared_file` (CPU only) the memory is that file, mapped, so that another process can read the cache in place:
     the host's form of registering memory for a remote read. Pages cost memory only once they are written.
+    `heads_first` overrides the memory order (a host copy of a GPU's cache keeps the GPU's).
     Raises LabError("kv-memory") when the memory is not there.
     """
 
@@ -32,10 +33,11 @@ class KVStorage:
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
         shared_file: Path | None = None,
+        heads_first: bool | None = None,
     ) -> None:
         self.num_blocks = num_blocks
         self.block_tokens = block_tokens
-        self.heads_first = device == "cpu"
+        self.heads_first = device == "cpu" if heads_first is None else heads_first
         slots = num_blocks * block_tokens
         inner = (config.n_kv_heads, slots) if self.heads_first else (slots, config.n_kv_heads)
         shape = (2, config.n_layers, *inner, config.head_dim)

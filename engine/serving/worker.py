@@ -118,6 +118,8 @@ class Worker:
 
     def serve(self, settings: dict, pipe: Pipe) -> None:
         """One session: build pool and node, run the loop until closed."""
+        import torch
+
         from engine.serving.loop import serve
         from engine.serving.runner import StepCancelled
 
@@ -128,6 +130,10 @@ class Worker:
         except StepCancelled:
             while pipe.inbox.get()["type"] != "close":
                 pass
+        finally:
+            del node, runner
+            if self.device.startswith("cuda"):
+                torch.cuda.empty_cache()  # the next schedule's workers share this GPU
 
     def _session(self, settings: dict, cancelled: Callable[[], bool]):
         from engine.kv.blocks import BlockPool
@@ -140,15 +146,21 @@ class Worker:
         blocks = BlockPool(settings["num_blocks"], settings["block_tokens"])
         limits = Limits(settings["max_batch_requests"], settings["max_prefill_tokens"])
         config = self.loaded.config
+        on_cpu = self.device == "cpu"
 
         def storage(device: str, num_blocks: int, shared_file: str | None = None) -> KVStorage:
             path = Path(shared_file) if shared_file else None
             return KVStorage(
-                config, num_blocks, blocks.block_tokens, device=device, dtype=self.dtype, shared_file=path
+                config,
+                num_blocks,
+                blocks.block_tokens,
+                device=device,
+                dtype=self.dtype,
+                shared_file=path,
+                heads_first=on_cpu,
             )
 
         published, sources = None, {}
-        on_cpu = self.device == "cpu"
         shared_file = settings.get("shared_file")
         own = storage(self.device, blocks.num_blocks, shared_file if on_cpu else None)
         match settings["role"]:

@@ -26,10 +26,11 @@ class _Mailbox:
 
 
 def serve_in_process(
-    model, schedule, requests, *, forced, monkeypatch, tmp_path, chunk=64, blocks=64, block_tokens=16, layerwise=False
+    model, schedule, requests, *, forced, monkeypatch, tmp_path, chunk=64, blocks=64, block_tokens=16, layerwise=False, mirror=False
 ):
     """Serve `requests` to the end with the tokens in `forced` {index: [token, ...]}.
 
+    `mirror` publishes through a separate host copy in the other memory order, as a GPU's prefill worker does.
     Returns ({index: [logits row for each output token]}, {index: preemptions}).
     """
     logits_of = {request.index: {} for request in requests}
@@ -44,7 +45,10 @@ def serve_in_process(
     limits = Limits()
 
     def storage(shared_file=None):
-        return KVStorage(model.config, blocks, block_tokens, dtype=model.dtype, shared_file=shared_file)
+        order = False if mirror and shared_file else None
+        return KVStorage(
+            model.config, blocks, block_tokens, dtype=model.dtype, shared_file=shared_file, heads_first=order
+        )
 
     workers = {}
     if schedule == "disaggregated":
@@ -61,7 +65,7 @@ def serve_in_process(
             lease_ns=10**12,
         )
         decode = DecodeNode(Scheduler(DecodeOnly(), BlockPool(blocks, block_tokens), limits))
-        workers["prefill"] = (prefill, TorchRunner(model, source, published=source))
+        workers["prefill"] = (prefill, TorchRunner(model, storage() if mirror else source, published=source))
         workers["decode"] = (decode, TorchRunner(model, own, sources={"prefill": storage(shared)}))
     else:
         policy = Unified() if schedule == "unified" else Chunked(chunk)

@@ -56,6 +56,8 @@ CASES = {
     "chunk 7": dict(schedule="chunked", chunk=7),
     "disaggregated": dict(schedule="disaggregated"),
     "layer by layer": dict(schedule="disaggregated", layerwise=True),
+    "host mirror": dict(schedule="disaggregated", mirror=True),
+    "host mirror, layer by layer": dict(schedule="disaggregated", mirror=True, layerwise=True),
 }
 
 
