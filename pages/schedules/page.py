@@ -45,7 +45,8 @@ if result is None and (name := recordings.first_for("schedules", client.device()
 
 if result is None:
     st.html(parts.notice(words("source.none_title"), words("source.none"), "info"))
+    sections.why(words)
 else:
     sections.show(result, words, session.colors(), touch=session.on_touch())
 
-sections.prose(words)
+sections.model(words)

@@ -24,20 +24,25 @@ def show(result: dict, words: Words, colors: Palette, *, touch: bool) -> None:
     _source(result, words)
     _picture(result, words, colors, touch)
     _costs(result, words)
+    why(words)
     _metrics(result, words)
     _given(result, words)
     _texts(result, words)
     _keep(result, words)
 
 
-def prose(words: Words) -> None:
-    """The lesson's text that holds for any result."""
-    why, attempt = st.columns([3, 2], gap="large")
-    why.markdown(words.part("why"))
-    attempt.markdown(words.part("try"))
+def why(words: Words) -> None:
+    """Why it happens, and what to try: the part of the lesson that holds for any result."""
+    with st.container(key="lab-why"):
+        reasons, attempts = st.columns([3, 2], gap="large")
+        reasons.markdown(words.part("why"))
+        attempts.markdown(words.part("try"))
+
+
+def model(words: Words) -> None:
+    """The limits of the model, in plain words."""
     _section(words("section.model"))
-    with st.container(key="lab-model"):
-        st.markdown(words.part("model"))
+    st.markdown(words.part("model"))
 
 
 def _section(title: str) -> None:
