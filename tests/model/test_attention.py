@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.attention import blockwise_attention, causal_attention
+from engine.model.attention import blockwise_attention, causal_attention, decode_attention
 
 
 def _plainly(q, keys, values, start):
@@ -36,6 +36,18 @@ def test_both_ways_equal_the_definition(n, start, heads, width, dtype):
     tolerance = 1e-5 if dtype == torch.float32 else 4e-2
     for found in (causal_attention(q, keys, values, start), blockwise_attention(q, keys, values, start)):
         assert (found.double() - wanted).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("total", [1, 40, 255, 256, 700])
+def test_a_single_token_over_few_and_many_keys(total, dtype):
+    """From 256 keys on another kernel may be taken; nothing else may change there."""
+    generator = torch.Generator().manual_seed(total)
+    q = torch.randn(1, 15, 16, generator=generator).to(dtype)[:, :9]
+    keys, values = torch.randn(2, 3, total, 16, generator=generator).to(dtype)
+    wanted = _plainly(q, keys, values, total - 1)
+    for found in (causal_attention(q, keys, values, total - 1), decode_attention(q[0], keys, values)[None]):
+        assert (found.double() - wanted).abs().max() < (1e-5 if dtype == torch.float32 else 4e-2)
 
 
 @pytest.mark.gpu
