@@ -43,7 +43,7 @@ BY_KEY = {metric.key: metric for metric in METRICS}
 
 @dataclass(frozen=True)
 class Cell:
-    """One value: the number, its text, the range over repeats (or None), whether it is the best, its share of the largest."""
+    """One value: the number, its text, the range over repeats (or None), whether none is better, its share of the largest."""
 
     schedule: str
     value: float | None
@@ -64,28 +64,30 @@ class Line:
 
 
 def line(result: dict, key: str) -> Line:
-    """A metric of a result, with its winner.
+    """A metric of a result, with who is best: the leader, and whoever cannot be told from it.
 
-    The winner must beat the next by more than the spread of the repeats, or by 3 % if there was only one run.
+    Two are told apart when the ranges of their repeats do not overlap; with a single run, by more than 3 %.
+    If all are the same in that sense, the line is level and nobody is best.
     """
     metric = BY_KEY[key]
     values = {s: result["schedules"][s]["metrics"].get(key) for s in SCHEDULES if s in result["schedules"]}
     repeated = result["manifest"]["scenario"]["repeats"] > 1
     spreads = {s: (result["schedules"][s].get("spread") or {}).get(key) if repeated else None for s in values}
     known = {s: v for s, v in values.items() if v is not None}
-    winner = _winner(metric, known, spreads)
+    best = _best(metric, known, spreads)
+    level = len(best) > 1 and len(best) == len(known)
     top = max((abs(v) for v in known.values()), default=0.0)
     cells = tuple(
         Cell(
             s, v, metric.show(v),
             metric.show(spreads[s][0]) if spreads[s] else None,
             metric.show(spreads[s][1]) if spreads[s] else None,
-            s == winner,
+            s in best and not level,
             (abs(v) / top if top else 0.0) if v is not None else 0.0,
         )
         for s, v in values.items()
     )
-    return Line(metric, cells, bool(metric.better) and winner is None and len(known) > 1)
+    return Line(metric, cells, level)
 
 
 def lines(result: dict) -> list[Line]:
@@ -94,12 +96,15 @@ def lines(result: dict) -> list[Line]:
     return [x for x in found if any(c.value is not None and (c.value or x.metric.key not in ONLY_IF_ANY) for c in x.cells)]
 
 
-def _winner(metric: Metric, known: dict[str, float], spreads: dict) -> str | None:
+def _best(metric: Metric, known: dict[str, float], spreads: dict) -> set[str]:
     if not metric.better or len(known) < 2:
-        return None
-    first, second, *_ = sorted(known, key=lambda s: known[s] * -metric.better)
-    if spreads[first] and spreads[second]:
-        apart = spreads[first][1] < spreads[second][0] if metric.better < 0 else spreads[first][0] > spreads[second][1]
-        return first if apart else None
-    larger = max(abs(known[first]), abs(known[second]))
-    return first if larger and abs(known[first] - known[second]) / larger > LEVEL else None
+        return set()
+    leader = min(known, key=lambda s: known[s] * -metric.better)
+    return {s for s in known if s == leader or _same(known[leader], known[s], spreads[leader], spreads[s])}
+
+
+def _same(a: float, b: float, spread_a: list | None, spread_b: list | None) -> bool:
+    if spread_a and spread_b:
+        return spread_a[0] <= spread_b[1] and spread_b[0] <= spread_a[1]
+    larger = max(abs(a), abs(b))
+    return larger == 0 or abs(a - b) / larger <= LEVEL

@@ -52,9 +52,9 @@ def rate(value: float | None) -> str:
     return DASH if value is None else f"{value:,.0f} tok/s" if value >= 10 else f"{value:.1f} tok/s"
 
 
-def times(value: float | None) -> str:
-    """A ratio: ``8.93`` -> ``8.9×``."""
-    return DASH if value is None else f"{value:,.0f}×" if value >= 20 else f"{value:.1f}×"
+def ratio(value: float | None) -> str:
+    """How many times as much, without a sign: ``8.93`` -> ``8.9``; the languages write "8.9×" and "8.9배"."""
+    return DASH if value is None else f"{value:,.0f}" if value >= 20 else f"{value:.1f}"
 
 
 def percent(value: float | None) -> str:

@@ -46,13 +46,16 @@ def notes(result: dict) -> list[Sentence]:
                 "note.tpot",
                 {
                     "gap": fmt.seconds(u["itl_max_s"]),
-                    "gap_ratio": fmt.times(u["itl_max_s"] / u["itl_p50_s"]),
+                    "gap_ratio": fmt.ratio(u["itl_max_s"] / u["itl_p50_s"]),
                     "tpot": fmt.seconds(u["tpot_p50_s"]),
-                    "tpot_ratio": fmt.times(u["tpot_p50_s"] / u["itl_p50_s"]),
+                    "tpot_ratio": fmt.ratio(u["tpot_p50_s"] / u["itl_p50_s"]),
                     "usual": fmt.seconds(u["itl_p50_s"]),
                 },
             )
         )
+        if u.get("itl_p99_s") and u["itl_p99_s"] < u["itl_max_s"] / 5:
+            chats = [g["output_tokens"] for g in result["manifest"]["scenario"]["groups"] if g["kind"] != "long"]
+            found.append(("note.p99", {"p99": fmt.seconds(u["itl_p99_s"]), "tokens": fmt.count(max(chats))}))
     repeats = result["manifest"]["scenario"]["repeats"]
     found.append(("note.single", {}) if repeats == 1 else ("note.repeats", {"n": fmt.count(repeats)}))
     return found
@@ -71,7 +74,7 @@ def _chunked(result: dict) -> list[Sentence]:
         facts = {
             "gap": fmt.seconds(m["itl_max_s"]),
             "unified": fmt.seconds(u["itl_max_s"]),
-            "ratio": fmt.times(u["itl_max_s"] / m["itl_max_s"]),
+            "ratio": fmt.ratio(u["itl_max_s"] / m["itl_max_s"]),
             "chunk": fmt.count(result["manifest"]["scenario"]["chunk_tokens"]),
         }
         found.append(("cost.chunked.gap" if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME) else "cost.chunked.no_gain", facts))
@@ -113,7 +116,7 @@ def _disaggregated(result: dict) -> list[Sentence]:
         facts = {
             "gap": fmt.seconds(m["itl_max_s"]),
             "unified": fmt.seconds(u["itl_max_s"]),
-            "ratio": fmt.times(u["itl_max_s"] / m["itl_max_s"]),
+            "ratio": fmt.ratio(u["itl_max_s"] / m["itl_max_s"]),
         }
         found.append(("cost.disaggregated.gap" if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME) else "cost.disaggregated.no_gain", facts))
     if _both(m, u, "itl_p50_s") and m["itl_p50_s"] > u["itl_p50_s"] * (1 + SAME):
@@ -123,7 +126,7 @@ def _disaggregated(result: dict) -> list[Sentence]:
                 {
                     "usual": fmt.seconds(m["itl_p50_s"]),
                     "unified": fmt.seconds(u["itl_p50_s"]),
-                    "ratio": fmt.times(m["itl_p50_s"] / u["itl_p50_s"]),
+                    "ratio": fmt.ratio(m["itl_p50_s"] / u["itl_p50_s"]),
                 },
             )
         )
@@ -147,7 +150,7 @@ def _gap_sentence(m: dict, stands_out: str, calm: str, **more: str) -> Sentence:
     if not m.get("itl_max_s") or not m.get("itl_p50_s"):
         return "cost.no_gaps", {}
     ratio = m["itl_max_s"] / m["itl_p50_s"]
-    facts["ratio"] = fmt.times(ratio)
+    facts["ratio"] = fmt.ratio(ratio)
     return (stands_out if ratio > STANDS_OUT and m.get("prefill_s") is not None else calm), facts
 
 
@@ -158,8 +161,8 @@ def _ttft(result: dict, schedule: str) -> list[Sentence]:
     if mine is None:
         return []
     found = line(result, "ttft_s")
-    best = next((c for c in found.cells if c.best), None)
-    if best and best.schedule == schedule:
+    best = [c.schedule for c in found.cells if c.best]
+    if best == [schedule]:
         return [("cost.ttft_first", {"ttft": fmt.seconds(mine)})]
     if schedule == "unified" or u is None:
         return [("cost.ttft_plain", {"ttft": fmt.seconds(mine)})]
