@@ -43,17 +43,17 @@ class Router:
 
     def arrive(self, request: Request) -> Addressed:
         """A new request. Raises LabError("request-never-fits") if some pool could never hold it."""
-        for worker in self.entry + self.decode:
-            capacity = self.capacities[worker]
-            if not capacity.holds(request.max_kv_tokens):
-                self.ended.add(request.index)
-                raise LabError(
-                    "request-never-fits",
-                    tokens=request.max_kv_tokens,
-                    needed_blocks=-(-request.max_kv_tokens // capacity.block_tokens),
-                    total_blocks=capacity.num_blocks,
-                    block_tokens=capacity.block_tokens,
-                )
+        pools = [self.capacities[worker] for worker in self.entry + self.decode]
+        smallest = min(pools, key=lambda pool: pool.num_blocks * pool.block_tokens)
+        if not smallest.holds(request.max_kv_tokens):
+            self.ended.add(request.index)
+            raise LabError(
+                "request-never-fits",
+                tokens=request.max_kv_tokens,
+                needed_blocks=-(-request.max_kv_tokens // smallest.block_tokens),
+                total_blocks=smallest.num_blocks,
+                block_tokens=smallest.block_tokens,
+            )
         self.requests[request.index] = request
         self._attempt[request.index] = 0
         return self._enter(request.index, list(request.prompt))
