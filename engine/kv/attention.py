@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from engine.kv.storage import KVStorage
-from engine.model.attention import causal_attention
+from engine.model.attention import causal_attention, decode_attention
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,10 @@ class BatchAttention:
             keys, values = self.storage.read(layer, span.runs)
             rows = slice(span.row, span.row + span.length)
             if span.length == 1:
-                out[span.row] = _decode_attention(q[span.row], keys, values)
+                out[span.row] = decode_attention(q[span.row], keys, values)
             else:
                 out[rows] = causal_attention(q[rows], keys, values, span.start)
         return out
-
-
-def _decode_attention(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """One query per head, all keys seen: the heads of a group are the rows of one small matrix, K is not copied."""
-    heads, width = q.shape
-    grouped = q.view(1, keys.shape[0], heads // keys.shape[0], width)
-    return F.scaled_dot_product_attention(grouped, keys[None], values[None]).view(heads, width)
 
 
 def _paged_kernel_serves(storage: KVStorage) -> bool:
