@@ -31,6 +31,8 @@ def sentence(error: LabError | dict | None, words: Words) -> str:
         return message
     if isinstance(facts.get("field"), str):
         facts["field"] = words(f"field.{facts['field']}") if f"field.{facts['field']}" in words else facts["field"]
+    if isinstance(facts.get("kind"), str):
+        facts["kind"] = words(f"kind.{facts['kind']}") if f"kind.{facts['kind']}" in words else facts["kind"]
     if words.lang == "ko" and isinstance(facts.get("expected"), str):
         facts["expected"] = _expected(facts["expected"])
     try:

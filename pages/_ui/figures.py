@@ -27,6 +27,8 @@ LINK = 12
 SEAM = 3
 ROW = 10
 LONG_ROW = 14
+# More rows than this would be neither readable nor light.
+MAX_ROWS = 32
 KV_TITLE = 22
 KV_BAND = 38
 HEADING = 30
@@ -139,13 +141,15 @@ def _name(lane: Lane, words: Words, touch: bool) -> str:
 def _request_block(view: View, words: Words, touch: bool) -> tuple[_Block, list[tuple[float, int]]]:
     """Rows of requests, and one (second, y) per token."""
     block, tokens = _Block(), []
-    block.titles.append((HEADING / 2, f"<span style='font-size:15px'>{words('rows.heading')}</span>", "left"))
+    most = max((len(lane.rows) for lane in view.lanes), default=0)
+    heading = words("rows.heading") if most <= MAX_ROWS else words("rows.heading_first", shown=MAX_ROWS, all=most)
+    block.titles.append((HEADING / 2, f"<span style='font-size:15px'>{heading}</span>", "left"))
     y = HEADING
     for lane in view.lanes:
         block.titles.append((y + TITLE * 0.55, _name(lane, words, touch), "left"))
         y += TITLE
         groups: dict[str, list[float]] = {}
-        for row in lane.rows:
+        for row in lane.rows[:MAX_ROWS]:
             height = LONG_ROW if row.kind == "long" else ROW
             middle = y + height // 2
             groups.setdefault(row.kind, []).append(middle)

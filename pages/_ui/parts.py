@@ -105,10 +105,11 @@ def cards(entries: list[tuple[str, str, list[str]]]) -> str:
     return f"<div class='lab-cards'>{made}</div>"
 
 
-def notice(title: str, text: str, kind: str = "error") -> str:
-    """A message box: what happened, and below it why and what to do."""
+def notice(title: str, *paragraphs: str, kind: str = "error") -> str:
+    """A message box: what happened, and below it why and what to do. ``kind``: "error" or "info"."""
     role = "alert" if kind == "error" else "status"
-    return f"<div class='lab-notice lab-notice-{kind}' role='{role}'><b>{escape(title)}</b><p>{escape(text)}</p></div>"
+    body = "".join(f"<p>{escape(text)}</p>" for text in paragraphs)
+    return f"<div class='lab-notice lab-notice-{kind}' role='{role}'><b>{escape(title)}</b>{body}</div>"
 
 
 def _pill(words: Words) -> str:

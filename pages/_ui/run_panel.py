@@ -67,7 +67,7 @@ def offer(needs: list[tuple[str, bool]], words: Words) -> bool:
         _watch_fetch(job, words)
         return False
     with st.container(horizontal=True, vertical_alignment="center", key="lab-offer"):
-        st.html(parts.notice(words("run.missing_title"), words(f"run.missing_{missing}"), "info"), width="stretch")
+        st.html(parts.notice(words("run.missing_title"), words(f"run.missing_{missing}"), kind="info"), width="stretch")
         wanted = st.button(words("run.fetch"), type="primary", key=f"fetch-button-{missing}")
     if status is not None and status.state == "failed":
         st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words)))

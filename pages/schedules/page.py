@@ -35,18 +35,21 @@ else:
 if status is not None and status.state == "failed":
     st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words)))
 elif status is not None and status.state == "cancelled":
-    st.html(parts.notice(words("run.cancelled_title"), words("run.cancelled"), "info"))
+    st.html(parts.notice(words("run.cancelled_title"), words("run.cancelled"), kind="info"))
 elif status is not None and status.state == "unknown":
-    st.html(parts.notice(words("source.unknown_title"), words("source.unknown"), "info"))
+    st.html(parts.notice(words("source.unknown_title"), words("source.unknown"), kind="info"))
 
-result = measured
-if result is None and (name := recordings.first_for("schedules", client.device()["class"])):
-    result = recordings.load(name)
+result, choices = measured, []
+if result is None:
+    choices = recordings.names("schedules")
+    st.session_state.setdefault(sections.CHOSEN_RECORDING, recordings.first_for("schedules", client.device()["class"]))
+    if st.session_state[sections.CHOSEN_RECORDING] in choices:
+        result = recordings.load(st.session_state[sections.CHOSEN_RECORDING])
 
 if result is None:
-    st.html(parts.notice(words("source.none_title"), words("source.none"), "info"))
+    st.html(parts.notice(words("source.none_title"), words("source.none"), kind="info"))
     sections.why(words)
 else:
-    sections.show(result, words, session.colors(), touch=session.on_touch())
+    sections.show(result, words, session.colors(), touch=session.on_touch(), choices=choices)
 
 sections.model(words)

@@ -8,20 +8,22 @@ from html import escape
 import streamlit as st
 
 from engine.measure import export
-from pages._ui import alt, board, fmt, lanes, parts, session
+from pages._ui import alt, board, errors, fmt, lanes, parts, recordings, session
 from pages._ui.figures import timeline
 from pages._ui.palette import CATEGORIES, Palette
 from pages._ui.words import Words
 from pages.schedules import story
 
+CHOSEN_RECORDING = "recording"
 FIRST = ("itl_max_s", "ttft_s", "throughput_tokens_per_s")
 # Zooming is a drag, and a double click goes back; a bar of buttons would cover the numbers of the first lane.
 FIGURE_CONFIG = {"displayModeBar": False, "responsive": True}
 
 
-def show(result: dict, words: Words, colors: Palette, *, touch: bool) -> None:
-    """Everything about one result."""
-    _source(result, words)
+def show(result: dict, words: Words, colors: Palette, *, touch: bool, choices: list[str] | None = None) -> None:
+    """Everything about one result. ``choices``: the names of the recordings it was chosen from."""
+    _source(result, words, choices or [])
+    _refused(result, words)
     _picture(result, words, colors, touch)
     _costs(result, words)
     why(words)
@@ -42,14 +44,15 @@ def why(words: Words) -> None:
 def model(words: Words) -> None:
     """The limits of the model, in plain words."""
     _section(words("section.model"))
-    st.markdown(words.part("model"))
+    with st.container(key="lab-model"):
+        st.markdown(words.part("model"))
 
 
 def _section(title: str) -> None:
     st.html(f"<h2 class='lab-section'>{escape(title)}</h2>")
 
 
-def _source(result: dict, words: Words) -> None:
+def _source(result: dict, words: Words, choices: list[str]) -> None:
     """Where the numbers come from, what they say in a sentence, and the three that matter most."""
     manifest = result["manifest"]
     where = words("source.on", device=_machine(manifest, words), date=manifest["started_at"][:10])
@@ -63,10 +66,28 @@ def _source(result: dict, words: Words) -> None:
         if result["provenance"] == "measured" and st.button(words("source.back"), type="tertiary", key="to-recording"):
             session.show_run(None)
             st.rerun()
+        if len(choices) > 1:
+            st.segmented_control(
+                words("source.choose"), choices, key=CHOSEN_RECORDING, required=True, label_visibility="collapsed",
+                format_func=lambda name: recordings.load(name)["manifest"]["device"]["name"], persist_state="session",
+            )
     st.html(
         f"<p class='lab-headline'>{escape(words(key, **facts))}</p>"
         + parts.races([x for x in found if any(c.value for c in x.cells)], words)
     )
+
+
+def _refused(result: dict, words: Words) -> None:
+    """Requests that were not served, with the reason, before any number is compared."""
+    lines: dict[str, int] = {}
+    for name, entry in result["schedules"].items():
+        for request in entry["trace"]["requests"]:
+            if request.get("reason"):
+                text = f"{words(f'schedule.{name}.short')}: {errors.sentence(request['reason'], words)}"
+                lines[text] = lines.get(text, 0) + 1
+    if lines:
+        texts = [f"{line} ({words('refused.times', n=n)})" if n > 1 else line for line, n in lines.items()]
+        st.html(parts.notice(words("refused.title"), *texts))
 
 
 def _machine(manifest: dict, words: Words) -> str:

@@ -27,13 +27,15 @@ def headline(result: dict) -> Sentence:
         return "story.partial", {}
     if tokens is None:
         return "story.headline_short", facts
+    if any(e["metrics"]["ttft_s"] is None for e in result["schedules"].values()):
+        return "story.headline_plain", facts  # a long prompt that was not served is no part of the story
     return "story.headline", {"tokens": fmt.count(tokens), **facts}
 
 
 def costs(result: dict) -> dict[str, list[Sentence]]:
     """Per schedule, what it brought and what it cost, in the order of importance."""
     makers = {"unified": _unified, "chunked": _chunked, "disaggregated": _disaggregated}
-    return {s: makers[s](result) for s in makers if s in result["schedules"]}
+    return {s: makers[s](result) + _preempted(result, s) for s in makers if s in result["schedules"]}
 
 
 def notes(result: dict) -> list[Sentence]:
@@ -143,6 +145,11 @@ def _disaggregated(result: dict) -> list[Sentence]:
             )
         )
     return found
+
+
+def _preempted(result: dict, schedule: str) -> list[Sentence]:
+    times = _metrics(result, schedule).get("preemptions")
+    return [("cost.preempted", {"n": fmt.count(times)})] if times else []
 
 
 def _gap_sentence(m: dict, stands_out: str, calm: str, **more: str) -> Sentence:

@@ -42,6 +42,19 @@ def test_the_stall_is_told_where_there_is_one():
     assert "cost.calm" in sentences(small.result(long=False), "unified")
 
 
+def test_a_long_prompt_that_was_refused_is_no_part_of_the_headline():
+    result = small.result()
+    assert story.headline(result)[0] == "story.headline"
+    result["schedules"]["disaggregated"]["metrics"]["ttft_s"] = None
+    assert story.headline(result)[0] == "story.headline_plain"
+
+
+def test_preemptions_are_told():
+    result = small.result()
+    result["schedules"]["chunked"]["metrics"]["preemptions"] = 2
+    assert "cost.preempted" in sentences(result, "chunked") and "cost.preempted" not in sentences(result, "unified")
+
+
 def test_chunking_that_gains_nothing_is_said_so():
     result = small.result()
     assert "cost.chunked.gap" in sentences(result, "chunked")

@@ -71,6 +71,15 @@ def test_a_phone_can_scroll_past_it():
     assert figure(touch=True)["layout"]["dragmode"] is False
 
 
+def test_many_requests_are_cut_and_that_is_said():
+    result = small.result()
+    for entry in result["schedules"].values():
+        entry["trace"]["requests"] += [{**entry["trace"]["requests"][0], "id": f"more-{i}"} for i in range(60)]
+    drawn = timeline(lanes.view(result), Words("en"), palette("light"))
+    assert any("first 32 of 63" in a["text"] for a in drawn["layout"]["annotations"])
+    assert drawn["layout"]["height"] < 2500
+
+
 def test_a_long_run_stays_small():
     """Ten chats of 320 tokens under three schedules: about 10,000 ticks and 1,000 bars in far less than 150 kB."""
     result = small.result()
