@@ -39,15 +39,28 @@ def test_both_ways_equal_the_definition(n, start, heads, width, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("total", [1, 40, 255, 256, 700])
+@pytest.mark.parametrize("total", [1, 40, 2047, 2048, 3000])
 def test_a_single_token_over_few_and_many_keys(total, dtype):
-    """From 256 keys on another kernel may be taken; nothing else may change there."""
+    """From 2,048 keys on another kernel may be taken; nothing else may change there."""
     generator = torch.Generator().manual_seed(total)
     q = torch.randn(1, 15, 16, generator=generator).to(dtype)[:, :9]
     keys, values = torch.randn(2, 3, total, 16, generator=generator).to(dtype)
     wanted = _plainly(q, keys, values, total - 1)
     for found in (causal_attention(q, keys, values, total - 1), decode_attention(q[0], keys, values)[None]):
         assert (found.double() - wanted).abs().max() < (1e-5 if dtype == torch.float32 else 4e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("n, start", [(500, 0), (64, 2000)])
+def test_runs_long_enough_for_another_kernel(n, start, dtype):
+    """The same, written out for the first and last rows only."""
+    generator = torch.Generator().manual_seed(n)
+    q, keys = torch.randn(n, 6, 16, generator=generator).to(dtype), torch.randn(2, start + n, 16, generator=generator).to(dtype)
+    found = causal_attention(q, keys, keys.flip(-1), start)
+    for row in (0, 1, 127, n // 2, n - 1):
+        if row < n:
+            wanted = _plainly(q[row : row + 1], keys, keys.flip(-1), start + row)[0]
+            assert (found[row].double() - wanted).abs().max() < (1e-5 if dtype == torch.float32 else 4e-2)
 
 
 @pytest.mark.gpu
