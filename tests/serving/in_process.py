@@ -44,10 +44,13 @@ def serve_in_process(
     monkeypatch.setattr(runner_module, "sample", forced_sample)
     limits = Limits()
 
+    device = model.device.type
+
     def storage(shared_file=None):
         order = False if mirror and shared_file else None
+        where = "cpu" if shared_file else device
         return KVStorage(
-            model.config, blocks, block_tokens, dtype=model.dtype, shared_file=shared_file, heads_first=order
+            model.config, blocks, block_tokens, device=where, dtype=model.dtype, shared_file=shared_file, heads_first=order
         )
 
     workers = {}
@@ -91,5 +94,5 @@ def serve_in_process(
                     preemptions[message.index] += 1
                 deliver(router.handle(name, message))
     assert len(router.ended) == len(requests), "the run does not come to an end"
-    rows = {i: torch.stack([by_place[k] for k in sorted(by_place)]) for i, by_place in logits_of.items()}
+    rows = {i: torch.stack([by_place[k].cpu() for k in sorted(by_place)]) for i, by_place in logits_of.items()}
     return rows, preemptions

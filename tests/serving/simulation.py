@@ -2,17 +2,20 @@
 
 The fake runner computes a token from *all* tokens before it, reading them through the block tables from the fake KV.
 A block that was reused too early, a layer that was never copied or a token that was lost therefore changes the output.
+
+`World.records` are what the coordinator of real workers would have noted, for `build_trace`; a tick of the fake clock is
+a microsecond there, the trace's finest step.
 """
 
 import heapq
 import itertools
 import random
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from engine.errors import LabError
 from engine.kv.blocks import BlockPool
 from engine.serving.loop import step
-from engine.serving.messages import Ack, Noted, Return
+from engine.serving.messages import Ack, Noted, Offer, Part, Return
 from engine.serving.nodes import DecodeNode, PrefillNode, Replica
 from engine.serving.policies import Chunked, DecodeOnly, Limits, PrefillOnly, Unified
 from engine.serving.request import Request
@@ -20,6 +23,7 @@ from engine.serving.router import Capacity, Router
 from engine.serving.scheduler import Scheduler
 
 LAYERS = 4
+TICK_NS = 1000
 
 
 def next_token(tokens) -> int:
@@ -67,13 +71,24 @@ class FakeRunner:
         world = self.worker.world
         source = world.workers[fetch.source].kv
         mine = scheduler.blocks.table(fetch.index)
+        begin = self.worker.clock
         layers = range(fetch.part.first_layer, fetch.part.end_layer)
         for position in range(fetch.tokens):
             cell = source.read(fetch.source_blocks, position)
             for layer in layers:
                 self.worker.kv.write(mine, position, [layer], cell.get(layer))
         self.worker.clock += self.rng.randint(0, world.copy_ns)
-        return {"type": "fetch", "index": fetch.index}
+        return {
+            "type": "fetch",
+            "index": fetch.index,
+            "source": fetch.source,
+            "published_ns": list(fetch.part.published_ns),
+            "begin_ns": begin,
+            "end_ns": self.worker.clock,
+            "layers": len(layers),
+            "bytes": fetch.tokens * len(layers),
+            "last": fetch.part.token is not None,
+        }
 
     def execute(self, plan, scheduler, on_layers=None):
         begin = self.worker.clock
@@ -99,8 +114,16 @@ class FakeRunner:
                     assert cell == {layer: want for layer in range(LAYERS)}, (cell, want)
                     read.append(cell[0][2])
                 sampled[piece.index] = next_token(read)
-        self.worker.world.on_step(self.worker, plan, sampled, begin)
-        return sampled, {"type": "step"}
+        self.worker.world.on_step(self.worker, plan, sampled)
+        return sampled, {
+            "type": "step",
+            "begin_ns": begin,
+            "end_ns": self.worker.clock,
+            "slices": [[p.index, p.start, p.length] for p in plan.slices],
+            "prefill_tokens": plan.prefill_tokens,
+            "decode_tokens": plan.decode_tokens,
+            "tokens": [[index, token, 1.0] for index, token in sampled.items()],
+        }
 
 
 class FakeMailbox:
@@ -108,6 +131,8 @@ class FakeMailbox:
         self.worker = worker
 
     def send(self, messages, records):
+        for record in records:
+            self.worker.world.push(self.worker.clock, "record", self.worker.name, record)
         for message in messages:
             self.worker.world.from_worker(self.worker, message)
 
@@ -148,7 +173,7 @@ class World:
         self.lose_ack, self.delay_ns, self.late_ack_ns = lose_ack, delay_ns, late_ack_ns
         self.tokens, self.token_steps, self.refused, self.ended = {}, [], {}, set()
         self.noted = []
-        self.steps = []
+        self.records = []
         self.queue, self.count = [], itertools.count()
         self.workers = {}
         self.last_delivery = {}
@@ -184,10 +209,13 @@ class World:
             decode = []
         self.router = Router(entry, decode, {name: Capacity(blocks, block_tokens) for name in self.workers})
         self.requests = [request for _, request in arrivals]
+        self.arrivals = {request.index: at for at, request in arrivals}
+        self.block_tokens = block_tokens
+        self._note({"type": "start", "at_ns": 0})
         for at, request in arrivals:
-            self._push(at, "arrive", None, request)
+            self.push(at, "arrive", None, request)
 
-    def _push(self, at, kind, worker, payload=None):
+    def push(self, at, kind, worker, payload=None):
         heapq.heappush(self.queue, (at, next(self.count), kind, worker, payload))
 
     def run(self, max_events=200_000):
@@ -197,12 +225,18 @@ class World:
                 return self
             now, _, kind, worker, payload = heapq.heappop(self.queue)
             if kind == "arrive":
+                self._note({"type": "arrive", "index": payload.index, "at_ns": now})
                 try:
                     self._deliver(now, self.router.arrive(payload))
                 except LabError as error:
                     self.refused[payload.index] = error.facts
+                    self._note({"type": "Refused", "index": payload.index, "error": error.as_dict(), "at_ns": now})
             elif kind == "route":
                 self._deliver(now, self.router.handle(worker, payload))
+                if not isinstance(payload, (Offer, Part, Ack)):
+                    self._note({"type": type(payload).__name__, "at_ns": now, **asdict(payload), "worker": worker})
+            elif kind == "record":
+                self._note({**payload, "worker": worker})
             elif kind == "message":
                 self.workers[worker].inbox.append(payload)
                 self._wake(worker, now)
@@ -210,12 +244,19 @@ class World:
                 self._turn(self.workers[worker], now)
         raise AssertionError("the simulation does not come to an end")
 
+    def _note(self, record):
+        """As the coordinator notes it, with the fake clock's ticks as nanoseconds."""
+        for name, value in record.items():
+            if name.endswith("_ns"):
+                record[name] = [at * TICK_NS for at in value] if isinstance(value, list) else value * TICK_NS
+        self.records.append(record)
+
     def _wake(self, name, now):
         worker = self.workers[name]
         at = max(now, worker.clock)
         if worker.wake_at is None or worker.wake_at > at:
             worker.wake_at = at
-            self._push(at, "turn", name)
+            self.push(at, "turn", name)
 
     def _turn(self, worker, now):
         if worker.wake_at is not None and worker.wake_at > now:
@@ -232,7 +273,7 @@ class World:
             self._wake(worker.name, worker.clock)
         elif deadline is not None:
             worker.wake_at = max(deadline, worker.clock)
-            self._push(worker.wake_at, "turn", worker.name)
+            self.push(worker.wake_at, "turn", worker.name)
 
     def _deliver(self, now, addressed):
         """Every worker's messages keep their order (a pipe does), except acknowledgements, which may be late or lost."""
@@ -240,10 +281,10 @@ class World:
             at = now + self.rng.randint(0, self.delay_ns)
             if isinstance(message, Ack):
                 if self.rng.random() >= self.lose_ack:
-                    self._push(at + self.rng.choice((0, self.late_ack_ns)), "message", name, message)
+                    self.push(at + self.rng.choice((0, self.late_ack_ns)), "message", name, message)
             else:
                 self.last_delivery[name] = at = max(at, self.last_delivery.get(name, 0))
-                self._push(at, "message", name, message)
+                self.push(at, "message", name, message)
 
     def from_worker(self, worker, message):
         """Pipes keep order, so messages of one worker are routed in the order sent."""
@@ -251,10 +292,9 @@ class World:
             self.noted.append((worker.name, message))
         elif isinstance(message, Return):
             self.noted.append((worker.name, message))
-        self._push(worker.clock, "route", worker.name, message)
+        self.push(worker.clock, "route", worker.name, message)
 
-    def on_step(self, worker, plan, sampled, begin):
-        self.steps.append((worker.name, plan))
+    def on_step(self, worker, plan, sampled):
         running = {s.index for s in worker.node.scheduler.running if not s.in_prefill}
         self.token_steps.append((worker.name, running, plan))
         for index, token in sampled.items():
