@@ -3,9 +3,9 @@
 All times are seconds from the start, rounded to microseconds.
 
     requests   one each: the seven stamps (arrival; prefill, transfer and decode begin and end; None where it never
-               happened), the time of every output token, and how it ended
-    steps      one forward each: worker, begin, end, prefill and decode tokens, slices [request, position, length],
-               and the KV token slots in owned blocks after it
+               happened), the time of every output token, and how it ended. Prefill is the one that made the first
+               token, transfer the one after which the request first decoded, decode from then to the last token
+    steps      one forward each: worker, begin, end, prefill and decode tokens, slices [request, position, length]
     transfers  KV that moved between pools: bytes, and the copies it was made of
     kv         KV token slots in owned blocks of each worker at each change
     events     admitted, preempted, lease_expired, returned, refused
@@ -39,7 +39,7 @@ class _Builder:
     def __init__(self, schedule: str, requests: list[Record], block_tokens: int) -> None:
         self.block_tokens = block_tokens
         self.start_ns = 0
-        self.kv_slots: dict[str, int] = {}
+        self.copying: dict[int, Record] = {}
         self.trace: Record = {
             "schedule": schedule,
             "duration_s": 0.0,
@@ -72,17 +72,16 @@ class _Builder:
 
     def _on_step(self, record: Record) -> None:
         begin, end = self._seconds(record["begin_ns"]), self._seconds(record["end_ns"])
-        for index, _, _ in record["slices"]:
+        for place, (index, _, _) in enumerate(record["slices"]):
+            # Every plan has its decodes first, a token each. After a preemption tokens can come from a prefill too.
+            stamp = "decode_begin_s" if place < record["decode_tokens"] else "prefill_begin_s"
             request = self.trace["requests"][index]
-            if not request["token_s"]:
-                request["prefill_begin_s"] = begin if request["prefill_begin_s"] is None else request["prefill_begin_s"]
-            elif request["decode_begin_s"] is None:
-                request["decode_begin_s"] = begin
+            request[stamp] = begin if request[stamp] is None else request[stamp]
         for index, _, _ in record["tokens"]:
             request = self.trace["requests"][index]
             if not request["token_s"]:
                 request["prefill_end_s"] = end
-            else:
+            elif request["decode_begin_s"] is not None:
                 request["decode_end_s"] = end
             request["token_s"].append(end)
         self.trace["steps"].append(
@@ -112,18 +111,19 @@ class _Builder:
         transfer["end_s"] = end
         transfer["bytes"] += record["bytes"]
         transfer["parts"].append([begin, end, record["layers"]])
-        transfer["complete"] = record["last"]
+        if record["last"]:
+            transfer["complete"] = True
+            del self.copying[record["index"]]
         request = self.trace["requests"][record["index"]]
         request["transfer_begin_s"] = published if request["transfer_begin_s"] is None else request["transfer_begin_s"]
         if record["last"] and request["transfer_end_s"] is None:
             request["transfer_end_s"] = end
 
     def _open_transfer(self, record: Record, published: float) -> Record:
-        """The transfer this copy belongs to: the request's last one if it is not complete, else a new one."""
-        for transfer in reversed(self.trace["transfers"]):
-            if transfer["request"] == record["index"] and not transfer["complete"]:
-                return transfer
-        transfer = {
+        """The transfer this copy belongs to: the one the request is in, else a new one."""
+        if record["index"] in self.copying:
+            return self.copying[record["index"]]
+        transfer = self.copying[record["index"]] = {
             "request": record["index"],
             "from": record["source"],
             "to": record["worker"],
@@ -142,6 +142,11 @@ class _Builder:
         self._event(record, record["kind"])
 
     def _on_return(self, record: Record) -> None:
+        """What was copied so far is void: the next copy begins another transfer."""
+        self.copying.pop(record["index"], None)
+        request = self.trace["requests"][record["index"]]
+        if request["decode_begin_s"] is None:
+            request["transfer_begin_s"] = request["transfer_end_s"] = None
         self._event(record, "returned")
 
     def _on_refused(self, record: Record) -> None:
