@@ -13,14 +13,11 @@ from engine.model.config import ModelConfig
 CONFIG = ModelConfig(
     vocab_size=32, hidden_size=12, n_layers=3, n_heads=6, n_kv_heads=2, head_dim=4, ffn_size=8, max_context=64
 )
-# Storage goes by the device's name: "cpu" puts heads first, every other device the slot. "cpu:0" is a CPU with slots first.
-HEADS_FIRST, SLOTS_FIRST = "cpu", "cpu:0"
+HEADS_FIRST, SLOTS_FIRST = True, False
 
 
 def storage(order=HEADS_FIRST, blocks=6, block_tokens=4, **options) -> KVStorage:
-    made = KVStorage(CONFIG, blocks, block_tokens, device=order, **options)
-    assert made.heads_first == (order == HEADS_FIRST)
-    return made
+    return KVStorage(CONFIG, blocks, block_tokens, heads_first=order, **options)
 
 
 def slots_of(table, block_tokens, tokens) -> torch.Tensor:
@@ -43,7 +40,7 @@ def seen(store: KVStorage, table, tokens) -> tuple[torch.Tensor, torch.Tensor]:
     return keys, values
 
 
-@pytest.mark.parametrize("order", [HEADS_FIRST, SLOTS_FIRST])
+@pytest.mark.parametrize("order", [HEADS_FIRST, SLOTS_FIRST], ids=["heads first", "slots first"])
 @pytest.mark.parametrize("table", [(1, 2, 3), (4, 0, 5), (5, 4, 3)])
 def test_read_gives_what_was_written(order, table):
     """Heads and slots swapped, or a gather in the wrong order, would still have the right shape."""
@@ -54,7 +51,7 @@ def test_read_gives_what_was_written(order, table):
     torch.testing.assert_close(values, v, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("order", [HEADS_FIRST, SLOTS_FIRST])
+@pytest.mark.parametrize("order", [HEADS_FIRST, SLOTS_FIRST], ids=["heads first", "slots first"])
 def test_writing_one_sequence_leaves_the_others_alone(order):
     """A write by wrong slots would corrupt the neighbour in the pool."""
     store = storage(order)
