@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from engine.errors import MESSAGES, LabError
-from pages._ui.words import Words
+from pages._ui.words import Words, field_label, kind_name
 
 KOREAN = Path(__file__).with_name("errors.ko.toml")
 
@@ -30,9 +30,9 @@ def sentence(error: LabError | dict | None, words: Words) -> str:
     if template is None:
         return message
     if isinstance(facts.get("field"), str):
-        facts["field"] = words(f"field.{facts['field']}") if f"field.{facts['field']}" in words else facts["field"]
+        facts["field"] = field_label(facts["field"], words)
     if isinstance(facts.get("kind"), str):
-        facts["kind"] = words(f"kind.{facts['kind']}") if f"kind.{facts['kind']}" in words else facts["kind"]
+        facts["kind"] = kind_name(facts["kind"], words)
     if words.lang == "ko" and isinstance(facts.get("expected"), str):
         facts["expected"] = _expected(facts["expected"])
     try:

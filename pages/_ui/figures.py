@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pages._ui import fmt
 from pages._ui.lanes import Bar, KvSeries, Lane, View
 from pages._ui.palette import Palette
-from pages._ui.words import Words
+from pages._ui.words import Words, kind_name
 
 FONT = "Pretendard, sans-serif"
 
@@ -157,7 +157,7 @@ def _request_block(view: View, words: Words, touch: bool) -> tuple[_Block, list[
                 block.put(bar, middle, height - 2)
             tokens += [(at, middle) for at in row.token_s]
             y += height
-        block.ticks += [(sum(ys) / len(ys), words(f"kind.{kind}")) for kind, ys in groups.items()]
+        block.ticks += [(sum(ys) / len(ys), kind_name(kind, words)) for kind, ys in groups.items()]
         y += GAP
     block.height = y
     return block, tokens

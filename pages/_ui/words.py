@@ -41,6 +41,20 @@ class Words:
         return self._parts[name]
 
 
+def field_label(name: str, words: Words) -> str:
+    """A setting of a scenario as a reader knows it: ``chat.count`` -> "Chats: how many". Unknown ones keep their name."""
+    kind, _, part = name.rpartition(".")
+    key = f"field.{part}"
+    if key not in words:
+        return name
+    return words(key, kind=kind_name(kind, words)) if kind else words(key)
+
+
+def kind_name(kind: str, words: Words) -> str:
+    """A kind of request in the reader's language; a kind nobody translated keeps its name."""
+    return words(f"kind.{kind}") if f"kind.{kind}" in words else kind
+
+
 @cache
 def table(lang: str, page: str) -> dict[str, str]:
     """The flattened table of one language and one folder of pages/."""

@@ -13,8 +13,8 @@ import streamlit as st
 from engine.errors import LabError
 from engine.experiments.scenarios import TRANSFERS, SchedulesScenario, scenario_for, workloads
 from engine.service import client
-from pages._ui import errors, fmt, parts, run_panel
-from pages._ui.words import Words
+from pages._ui import errors, parts, run_panel
+from pages._ui.words import Words, field_label
 
 MIB = 2**20
 REPEATS = (1, 3)
@@ -72,32 +72,34 @@ def _device_line(device: dict, words: Words) -> str:
 
 def _numbers(begin: SchedulesScenario, words: Words, key: str) -> dict:
     """The reader's changes by name; keyed by workload, so that another workload brings its own numbers."""
-    columns = st.columns(3)
     values: dict[str, object] = {}
+    cells = _cells()
 
     def number(name: str, label: str, start: int, help_key: str | None = None) -> int:
-        column = columns[len(values) % 3]
-        found = column.number_input(words(label), value=start, step=1, key=f"{name}-{key}", persist_state="session", help=words(help_key) if help_key else None)
+        found = next(cells).number_input(
+            label, value=start, step=1, key=f"{name}-{key}", persist_state="session", help=words(help_key) if help_key else None
+        )
         return start if found is None else found  # an emptied field keeps the preset's number
 
     for group in begin.groups:
-        long = group.kind == "long"
-        for field, label in (
-            ("count", "run.long_count" if long else "run.chats"),
-            ("prompt_tokens", "run.long_tokens" if long else "run.chat_prompt"),
-            ("output_tokens", "run.long_output" if long else "run.chat_output"),
-        ):
+        for field in ("count", "prompt_tokens", "output_tokens"):
             name = f"{group.kind}.{field}"
-            values[name] = number(name, label, getattr(group, field))
-    values["chunk_tokens"] = number("chunk_tokens", "run.chunk", begin.chunk_tokens, "run.help_chunk")
-    values["kv_bytes"] = number("kv_bytes", "run.kv", begin.kv_bytes // MIB, "run.help_kv") * MIB
-    values["transfer"] = columns[len(values) % 3].selectbox(
+            values[name] = number(name, field_label(name, words), getattr(group, field))
+    values["chunk_tokens"] = number("chunk_tokens", field_label("chunk_tokens", words), begin.chunk_tokens, "run.help_chunk")
+    values["kv_bytes"] = number("kv_bytes", words("run.kv"), begin.kv_bytes // MIB, "run.help_kv") * MIB
+    values["transfer"] = next(cells).selectbox(
         words("run.transfer"), TRANSFERS, index=TRANSFERS.index(begin.transfer),
         format_func=lambda t: words(f"run.transfer_{t}"), key=f"transfer-{key}", persist_state="session",
     )
     names = TEXTS if begin.text in TEXTS else (begin.text, *TEXTS)
-    values["text"] = columns[len(values) % 3].selectbox(
+    values["text"] = next(cells).selectbox(
         words("run.text"), names, index=names.index(begin.text), key=f"text-{key}", persist_state="session", help=words("run.help_text"),
         format_func=lambda t: words(f"run.text_{t}") if f"run.text_{t}" in words else t,
     )
     return values
+
+
+def _cells():
+    """Places for widgets, three in a row; row by row, so that the order also holds on a phone, where they stand below each other."""
+    while True:
+        yield from st.columns(3)

@@ -29,7 +29,7 @@ def headline(result: dict) -> Sentence:
         return "story.headline_short", facts
     if any(e["metrics"]["ttft_s"] is None for e in result["schedules"].values()):
         return "story.headline_plain", facts  # a long prompt that was not served is no part of the story
-    return "story.headline", {"tokens": fmt.count(tokens), **facts}
+    return "story.headline", {"tokens": tokens, **facts}
 
 
 def costs(result: dict) -> dict[str, list[Sentence]]:
@@ -188,6 +188,11 @@ def _both(a: dict, b: dict, key: str) -> bool:
     return bool(a.get(key)) and bool(b.get(key))
 
 
-def _long_tokens(result: dict) -> int | None:
-    longs = [g["prompt_tokens"] for g in result["manifest"]["scenario"]["groups"] if g["kind"] == "long"]
-    return max(longs) if longs else None
+def _long_tokens(result: dict) -> str | None:
+    """The length of the long prompts, for example ``4,096`` or ``2 × 2,048``; None if there are none."""
+    longs = [g for g in result["manifest"]["scenario"]["groups"] if g["kind"] == "long" and g["count"]]
+    if not longs:
+        return None
+    times = sum(g["count"] for g in longs)
+    tokens = fmt.count(max(g["prompt_tokens"] for g in longs))
+    return tokens if times == 1 else f"{times} × {tokens}"

@@ -42,7 +42,7 @@ def test_a_number_that_cannot_be_is_refused_in_the_readers_language(visit):
     watched = visit(locale="ko-KR")
     page = watched.open("/schedules")
     page.get_by_role("button", name="숫자 바꾸기").click()
-    field = page.get_by_role("spinbutton", name="청크(스텝당 프롬프트 토큰)")
+    field = page.get_by_role("spinbutton", name="청크: 스텝당 프롬프트 토큰")
     field.fill("-3")
     field.press("Enter")
     watched.see("이 숫자로는 실행할 수 없습니다")
@@ -64,3 +64,16 @@ def test_a_phone_never_scrolls_sideways(visit):
         page.wait_for_selector(LANES)
         inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
         assert inner <= outer
+
+
+def test_the_navigation_leads_everywhere_and_keeps_the_language(visit):
+    """On a wide screen and on a phone: the language switch must not lie over the navigation."""
+    for width, phone in ((1440, False), (390, True)):
+        watched = visit(width=width, is_mobile=phone, has_touch=phone)
+        page = watched.open("/?lang=ko")
+        if phone:
+            page.locator("[data-testid=stExpandSidebarButton]").click()
+        page.get_by_role("link", name="스케줄 비교").click()
+        watched.see("긴 프롬프트 하나, 여러 채팅, 세 가지 스케줄")
+        watched.settle()
+        assert "/schedules" in page.url and "lang=ko" in page.url
