@@ -25,6 +25,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if BROWSER_TESTS in item.path.parents:
             item.add_marker("browser")
+    # Last, since Playwright keeps an event loop running in this thread until it is closed,
+    # and no other test could run one of its own.
+    items.sort(key=lambda item: BROWSER_TESTS in item.path.parents)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not _has_cuda():
         for item in on_gpu:
