@@ -83,9 +83,11 @@ def _chunked(result: dict) -> list[Sentence]:
     found += _ttft(result, "chunked")
     parts = result.get("chunking")
     if parts:
+        # A part that comes out negative was drowned in the machine's other work: then no part is named.
+        told_apart = parts["kernel_cost_s"] >= 0 and parts["scheduling_cost_s"] >= 0
         found.append(
             (
-                "cost.chunked.parts",
+                "cost.chunked.parts" if told_apart else "cost.chunked.parts_noise",
                 {
                     "whole": fmt.seconds(parts["whole_prefill_s"]),
                     "alone": fmt.seconds(parts["chunked_alone_s"]),

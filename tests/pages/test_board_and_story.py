@@ -77,6 +77,8 @@ def test_kernel_and_scheduling_cost_when_measured():
         "whole_prefill_s": 1.0, "chunked_alone_s": 1.1, "chunked_served_s": 1.2, "kernel_cost_s": 0.1, "scheduling_cost_s": 0.1, "chunk_tokens": 25,
     }
     assert "cost.chunked.parts" in sentences(result, "chunked")
+    result["chunking"]["kernel_cost_s"] = -0.2
+    assert "cost.chunked.parts_noise" in sentences(result, "chunked")
 
 
 @pytest.mark.parametrize("lang", ["ko", "en"])
