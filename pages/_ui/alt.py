@@ -9,7 +9,11 @@ from pages._ui.words import Words
 
 def timeline_alt(view: View, result: dict, words: Words) -> str:
     """One sentence for the whole figure and one for each lane."""
-    sentences = [words("alt.timeline", n=len(view.lanes), end=fmt.seconds(max((lane.end_s for lane in view.lanes), default=None)))]
+    sentences = [
+        words(
+            "alt.timeline", n=len(view.lanes), end=fmt.seconds(max((lane.end_s for lane in view.lanes), default=None))
+        )
+    ]
     for lane in view.lanes:
         m = result["schedules"][lane.schedule]["metrics"]
         sentences.append(
@@ -27,7 +31,10 @@ def timeline_alt(view: View, result: dict, words: Words) -> str:
 
 def request_rows(view: View, words: Words) -> tuple[list[str], list[list[str]]]:
     """The timeline as a table: one row per request and schedule."""
-    head = [words(f"table.{k}") for k in ("request", "schedule", "arrival", "prefill", "first", "gap", "last", "tokens", "status")]
+    head = [
+        words(f"table.{k}")
+        for k in ("request", "schedule", "arrival", "prefill", "first", "gap", "last", "tokens", "status")
+    ]
     return head, [_cells(lane.schedule, row, words) for lane in view.lanes for row in lane.rows]
 
 

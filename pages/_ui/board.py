@@ -79,7 +79,9 @@ def line(result: dict, key: str) -> Line:
     top = max((abs(v) for v in known.values()), default=0.0)
     cells = tuple(
         Cell(
-            s, v, metric.show(v),
+            s,
+            v,
+            metric.show(v),
             metric.show(spreads[s][0]) if spreads[s] else None,
             metric.show(spreads[s][1]) if spreads[s] else None,
             s in best and not level,
@@ -93,7 +95,9 @@ def line(result: dict, key: str) -> Line:
 def lines(result: dict) -> list[Line]:
     """Every metric that at least one schedule has."""
     found = [line(result, metric.key) for metric in METRICS]
-    return [x for x in found if any(c.value is not None and (c.value or x.metric.key not in ONLY_IF_ANY) for c in x.cells)]
+    return [
+        x for x in found if any(c.value is not None and (c.value or x.metric.key not in ONLY_IF_ANY) for c in x.cells)
+    ]
 
 
 def _best(metric: Metric, known: dict[str, float], spreads: dict) -> set[str]:

@@ -14,7 +14,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from pages._ui import fmt
-from pages._ui.lanes import Bar, KvSeries, Lane, View
+from pages._ui.lanes import Bar, Lane, View
 from pages._ui.palette import Palette
 from pages._ui.words import Words, kind_name
 
@@ -57,9 +57,7 @@ class _Block:
         self.bars.setdefault(bar.category, []).append((bar, y, height))
 
 
-def timeline(
-    view: View, words: Words, colors: Palette, *, touch: bool = False, compact: bool = False
-) -> dict:
+def timeline(view: View, words: Words, colors: Palette, *, touch: bool = False, compact: bool = False) -> dict:
     """The figure.
 
     touch: a phone: less text, and dragging is left to the page, so that one can scroll past.
@@ -84,7 +82,11 @@ def timeline(
         "showlegend": False,
         "hovermode": "closest",
         "dragmode": False if touch else "zoom",
-        "hoverlabel": {"font": {"family": FONT, "size": 13, "color": colors.ink}, "bgcolor": colors.paper, "bordercolor": colors.muted},
+        "hoverlabel": {
+            "font": {"family": FONT, "size": 13, "color": colors.ink},
+            "bgcolor": colors.paper,
+            "bordercolor": colors.muted,
+        },
         "annotations": [],
         "shapes": [],
         "uirevision": f"{view.span}",
@@ -114,7 +116,9 @@ def _engine_block(view: View, words: Words, touch: bool) -> _Block:
         block.titles.append((y + TITLE * 0.55, name + what, "left"))
         if lane.worst_gap:
             gap = fmt.seconds(lane.worst_gap[1] - lane.worst_gap[0])
-            block.titles.append((y + TITLE * 0.55, f"<span style='font-size:12px'>{words('mark.gap')}</span>  <b>{gap}</b>", "right"))
+            block.titles.append(
+                (y + TITLE * 0.55, f"<span style='font-size:12px'>{words('mark.gap')}</span>  <b>{gap}</b>", "right")
+            )
         y += TITLE
         last_worker, top = None, y
         for track in lane.tracks:
@@ -163,7 +167,15 @@ def _request_block(view: View, words: Words, touch: bool) -> tuple[_Block, list[
     return block, tokens
 
 
-def _axes(layout: dict, n: str, domain: tuple[float, float], block: _Block, span: tuple[float, float], colors: Palette, title: str) -> None:
+def _axes(
+    layout: dict,
+    n: str,
+    domain: tuple[float, float],
+    block: _Block,
+    span: tuple[float, float],
+    colors: Palette,
+    title: str,
+) -> None:
     layout[f"xaxis{n}"] = _time_axis(f"y{n}", span, colors, title) | ({} if not n else {"matches": "x"})
     layout[f"yaxis{n}"] = {
         "domain": list(domain),
@@ -180,12 +192,22 @@ def _axes(layout: dict, n: str, domain: tuple[float, float], block: _Block, span
     }
     for y, text, side in block.titles:
         at = 0 if side == "left" else 1
-        layout["annotations"].append(_text(text, at, y, f"x{n} domain", f"y{n}", colors.ink, 14, side) | {"bgcolor": colors.paper})
+        layout["annotations"].append(
+            _text(text, at, y, f"x{n} domain", f"y{n}", colors.ink, 14, side) | {"bgcolor": colors.paper}
+        )
     for top, bottom in block.grounds:
         layout["shapes"].append(
             {
-                "type": "rect", "layer": "below", "xref": f"x{n} domain", "yref": f"y{n}",
-                "x0": 0, "x1": 1, "y0": top, "y1": bottom, "fillcolor": colors.panel, "line": {"width": 0},
+                "type": "rect",
+                "layer": "below",
+                "xref": f"x{n} domain",
+                "yref": f"y{n}",
+                "x0": 0,
+                "x1": 1,
+                "y0": top,
+                "y1": bottom,
+                "fillcolor": colors.panel,
+                "line": {"width": 0},
             }
         )
 
@@ -230,12 +252,20 @@ def _bar_traces(block: _Block, n: str, words: Words, colors: Palette, span: tupl
             marker["line"] = {"width": 0.8 if typical > (span[1] - span[0]) / 400 else 0.25, "color": colors.paper}
         if swatch.shape:
             marker["pattern"] = {
-                "shape": swatch.shape, "fgcolor": swatch.ink, "bgcolor": swatch.color, "size": swatch.size,
-                "solidity": swatch.solidity, "fillmode": "replace",
+                "shape": swatch.shape,
+                "fgcolor": swatch.ink,
+                "bgcolor": swatch.color,
+                "size": swatch.size,
+                "solidity": swatch.solidity,
+                "fillmode": "replace",
             }
         traces.append(
             {
-                "type": "bar", "orientation": "h", "name": label, "xaxis": f"x{n}", "yaxis": f"y{n}",
+                "type": "bar",
+                "orientation": "h",
+                "name": label,
+                "xaxis": f"x{n}",
+                "yaxis": f"y{n}",
                 "base": _floats(b.begin_s for b in bars),
                 "x": _floats(b.end_s - b.begin_s for b in bars),
                 "y": _shorts(y for _, y, _ in found),
@@ -243,7 +273,11 @@ def _bar_traces(block: _Block, n: str, words: Words, colors: Palette, span: tupl
                 "marker": marker,
                 "hovertemplate": _template(category, label, words),
             }
-            | ({"customdata": _pairs((b.prefill_tokens, b.decode_tokens) for b in bars)} if category not in WITHOUT_TOKENS else {})
+            | (
+                {"customdata": _pairs((b.prefill_tokens, b.decode_tokens) for b in bars)}
+                if category not in WITHOUT_TOKENS
+                else {}
+            )
         )
     return traces
 
@@ -259,8 +293,12 @@ def _token_traces(tokens: list[tuple[float, int]], n: str, words: Words, colors:
     color = colors.categories["decode"].color
     return [
         {
-            "type": "scatter", "mode": "markers", "xaxis": f"x{n}", "yaxis": f"y{n}",
-            "x": _floats(t[0] for t in tokens), "y": _shorts(t[1] for t in tokens),
+            "type": "scatter",
+            "mode": "markers",
+            "xaxis": f"x{n}",
+            "yaxis": f"y{n}",
+            "x": _floats(t[0] for t in tokens),
+            "y": _shorts(t[1] for t in tokens),
             "marker": {"symbol": "line-ns", "size": ROW - 3, "line": {"width": 1.1, "color": color}, "color": color},
             "hovertemplate": f"{words('hover.token')} %{{x:.3f}} s<extra></extra>",
         }
@@ -274,18 +312,32 @@ def _kv(
     low, high = domain
     unit = (high - low) / height if height else 0
     heading = f"<span style='font-size:15px'>{words('kv.heading')}</span>"
-    layout["annotations"].append(_text(heading, 0, high - HEADING / 2 * unit, "x domain", "paper", colors.ink, 14, "left"))
+    layout["annotations"].append(
+        _text(heading, 0, high - HEADING / 2 * unit, "x domain", "paper", colors.ink, 14, "left")
+    )
     at = high - HEADING * unit
     top = max((sum(s.peak_bytes for s in lane.kv) for lane in view.lanes), default=1.0) * 1.08 or 1.0
     for i, lane in enumerate(view.lanes):
         n = str(3 + i)
         band = (at - (KV_TITLE + KV_BAND) * unit, at - KV_TITLE * unit)
         last = i == len(view.lanes) - 1
-        layout[f"xaxis{n}"] = _time_axis(f"y{n}", view.span, colors, "") | {"matches": "x", "showticklabels": last, "ticks": "outside" if last else ""}
+        layout[f"xaxis{n}"] = _time_axis(f"y{n}", view.span, colors, "") | {
+            "matches": "x",
+            "showticklabels": last,
+            "ticks": "outside" if last else "",
+        }
         layout[f"yaxis{n}"] = {
-            "domain": list(band), "anchor": f"x{n}", "range": [0, top], "fixedrange": True, "zeroline": False, "showgrid": False,
-            "tickvals": [0, top / 1.08], "ticktext": ["0", fmt.bytes_(top / 1.08)], "tickfont": {"size": 11, "color": colors.muted},
-            "ticks": "", "ticklabelstandoff": 6,
+            "domain": list(band),
+            "anchor": f"x{n}",
+            "range": [0, top],
+            "fixedrange": True,
+            "zeroline": False,
+            "showgrid": False,
+            "tickvals": [0, top / 1.08],
+            "ticktext": ["0", fmt.bytes_(top / 1.08)],
+            "tickfont": {"size": 11, "color": colors.muted},
+            "ticks": "",
+            "ticklabelstandoff": 6,
         }
         peaks = [fmt.bytes_(x.peak_bytes) + ("" if touch else f" / {fmt.bytes_(x.capacity_bytes)}") for x in lane.kv]
         if len(peaks) > 1 and not touch:
@@ -294,15 +346,31 @@ def _kv(
         layout["annotations"].append(
             _text(
                 f"{_name(lane, words, touch)}  <span style='font-size:12px'>{words('kv.peak', peak=peak)}</span>",
-                0, at - KV_TITLE * 0.5 * unit, "x domain", "paper", colors.ink, 14, "left",
+                0,
+                at - KV_TITLE * 0.5 * unit,
+                "x domain",
+                "paper",
+                colors.ink,
+                14,
+                "left",
             )
         )
         for j, series in enumerate(lane.kv):
             traces.append(
                 {
-                    "type": "scatter", "mode": "lines", "xaxis": f"x{n}", "yaxis": f"y{n}", "name": series.worker,
-                    "x": _floats(series.at_s), "y": _floats(series.used_bytes),
-                    "line": {"shape": "hv", "width": 1.4, "color": colors.accent, "dash": "solid" if j == len(lane.kv) - 1 else "dot"},
+                    "type": "scatter",
+                    "mode": "lines",
+                    "xaxis": f"x{n}",
+                    "yaxis": f"y{n}",
+                    "name": series.worker,
+                    "x": _floats(series.at_s),
+                    "y": _floats(series.used_bytes),
+                    "line": {
+                        "shape": "hv",
+                        "width": 1.4,
+                        "color": colors.accent,
+                        "dash": "solid" if j == len(lane.kv) - 1 else "dot",
+                    },
                     "fill": "tozeroy" if j == len(lane.kv) - 1 else "none",
                     "fillcolor": _faint(colors.accent),
                     "hovertemplate": f"{series.worker}<br>%{{x:.3f}} s: %{{y:.3s}}B<extra></extra>",
@@ -312,9 +380,7 @@ def _kv(
     return traces
 
 
-def _marks(
-    layout: dict, view: View, block: _Block, words: Words, colors: Palette, touch: bool
-) -> None:
+def _marks(layout: dict, view: View, block: _Block, words: Words, colors: Palette, touch: bool) -> None:
     """What a teacher points at, written where it happened: the longest silence, and the long prompt's first token."""
     rows = iter(block.ticks)
     begin, width = view.span[0], view.span[1] - view.span[0]
@@ -329,7 +395,8 @@ def _marks(
             text = words("mark.stall")
             middle = (longest.begin_s + longest.end_s) / 2
             layout["annotations"].append(
-                _text(text, middle, middles["decode"], "x", "y", colors.ink, 12, "center") | {"bgcolor": colors.paper, "borderpad": 2}
+                _text(text, middle, middles["decode"], "x", "y", colors.ink, 12, "center")
+                | {"bgcolor": colors.paper, "borderpad": 2}
             )
         if lane.first_token is not None:
             arrival, first = lane.first_token
@@ -337,7 +404,16 @@ def _marks(
             # Where there is no room to the right of it, the label stands on its bar.
             late = first > begin + width * (0.7 if touch else 0.86)
             layout["annotations"].append(
-                _text(text if not late else text[2:] + " ▸", first, middles["prefill"], "x", "y", colors.ink, 12, "right" if late else "left")
+                _text(
+                    text if not late else text[2:] + " ▸",
+                    first,
+                    middles["prefill"],
+                    "x",
+                    "y",
+                    colors.ink,
+                    12,
+                    "right" if late else "left",
+                )
                 | {"xshift": -4 if late else 4, "bgcolor": colors.panel if not late else colors.paper, "borderpad": 1}
             )
 
@@ -347,7 +423,14 @@ def _marks(
 
 def _text(text: str, x: float, y: float, xref: str, yref: str, color: str, size: int, anchor: str) -> dict:
     return {
-        "text": text, "x": x, "y": y, "xref": xref, "yref": yref, "showarrow": False, "xanchor": anchor, "yanchor": "middle",
+        "text": text,
+        "x": x,
+        "y": y,
+        "xref": xref,
+        "yref": yref,
+        "showarrow": False,
+        "xanchor": anchor,
+        "yanchor": "middle",
         "font": {"size": size, "color": color},
     }
 
@@ -375,4 +458,3 @@ def _pairs(values) -> dict:
     flat = [number for pair in values for number in pair]
     small = max(flat, default=0) < 2**15
     return _packed(array("h" if small else "i", flat), "i2" if small else "i4") | {"shape": f"{len(flat) // 2}, 2"}
-

@@ -106,7 +106,10 @@ def view(result: dict) -> View:
 
 def _focus(lanes: tuple[Lane, ...], end: float) -> Span | None:
     spans = [
-        (row.arrival_s, row.token_s[0]) for lane in lanes for row in lane.rows if row.kind == metrics.LONG and row.token_s
+        (row.arrival_s, row.token_s[0])
+        for lane in lanes
+        for row in lane.rows
+        if row.kind == metrics.LONG and row.token_s
     ]
     if not spans:
         return None
@@ -166,7 +169,9 @@ def _lane(schedule: str, entry: dict, bytes_per_token: float) -> Lane:
 
 def _in_reading_order(requests: list[dict]) -> list[tuple[int, dict]]:
     """The long prompts first, then the rest as they arrived."""
-    return sorted(enumerate(requests), key=lambda pair: (pair[1]["kind"] != metrics.LONG, pair[1]["arrival_s"], pair[0]))
+    return sorted(
+        enumerate(requests), key=lambda pair: (pair[1]["kind"] != metrics.LONG, pair[1]["arrival_s"], pair[0])
+    )
 
 
 def _tracks(schedule: str, entry: dict, stalls: dict[int, list[Span]]) -> tuple[Track, ...]:
@@ -195,7 +200,9 @@ def _tracks(schedule: str, entry: dict, stalls: dict[int, list[Span]]) -> tuple[
     if schedule == "disaggregated":
         moves = tuple(Bar("transfer", begin, end) for t in trace["transfers"] for begin, end, _ in t["parts"])
         roles = [(r["role"], r["worker"]) for r in entry["resources"]]
-        pools = {name: [track(name, worker) for role, worker in roles if role == name] for name in ("prefill", "decode")}
+        pools = {
+            name: [track(name, worker) for role, worker in roles if role == name] for name in ("prefill", "decode")
+        }
         return (*pools["prefill"], Track("transfer", "", moves), *pools["decode"])
     return tuple(track(name, r["worker"]) for r in entry["resources"] for name in ("prefill", "decode"))
 

@@ -18,7 +18,9 @@ def badge(provenance: str, words: Words, detail: str = "") -> str:
     text = escape(words(f"provenance.{provenance}"))
     what = escape(words(f"provenance.{provenance}_what"), quote=True)
     more = f"<span class='lab-badge-detail'>{escape(detail)}</span>" if detail else ""
-    return f"<span class='lab-badge lab-badge-{provenance}' title='{what}'><i aria-hidden='true'></i>{text}{more}</span>"
+    return (
+        f"<span class='lab-badge lab-badge-{provenance}' title='{what}'><i aria-hidden='true'></i>{text}{more}</span>"
+    )
 
 
 def legend(words: Words, categories: tuple[str, ...] = CATEGORIES) -> str:
@@ -80,17 +82,24 @@ def metrics_table(lines: list[Line], words: Words) -> str:
             cells += f"<td class='{'lab-best' if cell.best else ''}'>{escape(cell.text)}{_pill(words) if cell.best else ''}{spread}</td>"
         level = f"<span class='lab-pill lab-level'>{escape(words('board.tie'))}</span>" if line.level else ""
         body += (
-            f"<tr><th scope='row'>{escape(words(f'metric.{key}.name'))} <span class='lab-term'>{escape(words(f'metric.{key}.term'))}</span>{level}"
+            f"<tr><th scope='row'>{escape(words(f'metric.{key}.name'))} "
+            f"<span class='lab-term'>{escape(words(f'metric.{key}.term'))}</span>{level}"
             f"<small>{escape(words(f'metric.{key}.what'))}</small></th>{cells}</tr>"
         )
-    return _scrolled(f"<table class='lab-table lab-metrics'><thead><tr><th scope='col'>{escape(words('board.metric'))}</th>{head}</tr></thead><tbody>{body}</tbody></table>", words("board.metric"))
+    return _scrolled(
+        f"<table class='lab-table lab-metrics'><thead><tr><th scope='col'>{escape(words('board.metric'))}</th>{head}</tr>"
+        f"</thead><tbody>{body}</tbody></table>",
+        words("board.metric"),
+    )
 
 
 def plain_table(head: list[str], rows: list[list[str]], label: str) -> str:
     """A table of texts; the first column names the row."""
     top = "".join(f"<th scope='col'>{escape(h)}</th>" for h in head)
     body = "".join(
-        "<tr>" + "".join(f"<th scope='row'>{escape(c)}</th>" if i == 0 else f"<td>{escape(c)}</td>" for i, c in enumerate(row)) + "</tr>"
+        "<tr>"
+        + "".join(f"<th scope='row'>{escape(c)}</th>" if i == 0 else f"<td>{escape(c)}</td>" for i, c in enumerate(row))
+        + "</tr>"
         for row in rows
     )
     return _scrolled(f"<table class='lab-table'><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>", label)
@@ -101,7 +110,8 @@ def cards(entries: list[tuple[str, str, list[str]]]) -> str:
     made = ""
     for title, under, paragraphs in entries:
         body = "".join(f"<p>{escape(p)}</p>" for p in paragraphs)
-        made += f"<section class='lab-card'><h3>{escape(title)}</h3>{f'<p class=lab-quiet>{escape(under)}</p>' if under else ''}{body}</section>"
+        line = f"<p class='lab-quiet'>{escape(under)}</p>" if under else ""
+        made += f"<section class='lab-card'><h3>{escape(title)}</h3>{line}{body}</section>"
     return f"<div class='lab-cards'>{made}</div>"
 
 

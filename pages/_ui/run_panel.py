@@ -22,6 +22,7 @@ PHASES = ("queued", "starting-workers", "measuring", "decomposing")
 # About 250 fragment reruns a second is what one server carries: one reader may ask often, a class less so.
 POLL_S = 0.5
 
+
 def submit(scenario, words: Words) -> None:
     """Hand a scenario to the service and show its run; a refusal is shown in place."""
     try:
@@ -103,7 +104,9 @@ def _doing(status, words: Words) -> str:
     if status.phase == "measuring" and facts.get("schedule"):
         schedule = words(f"schedule.{facts['schedule']}.name")
         if facts.get("repeats", 1) > 1:
-            text += ": " + words("phase.measuring_repeat", schedule=schedule, repeat=facts["repeat"], repeats=facts["repeats"])
+            text += ": " + words(
+                "phase.measuring_repeat", schedule=schedule, repeat=facts["repeat"], repeats=facts["repeats"]
+            )
         else:
             text += ": " + words("phase.measuring_which", schedule=schedule)
     return text

@@ -66,4 +66,8 @@ def language_switch() -> None:
         st.query_params["lang"] = chosen
         st.rerun()
     # A screen reader takes the language from the document; the script is our own static file.
-    st.html(f"<script src='./app/static/lang.js?{lang}' data-lang='{lang}'></script>", unsafe_allow_javascript=True, width="content")
+    st.html(
+        f"<script src='./app/static/lang.js?{lang}' data-lang='{lang}'></script>",
+        unsafe_allow_javascript=True,
+        width="content",
+    )

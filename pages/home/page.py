@@ -26,7 +26,9 @@ def machine() -> str:
     return f"<p class='lab-machine'><b>{escape(words('page.machine'))}</b> {escape(' · '.join(facts))}<br>{escape(ready)}</p>"
 
 
-st.html(f"<h1 class='lab-title'>{escape(words('page.title'))}</h1><p class='lab-lead'>{escape(words('page.lead'))}</p>{machine()}")
+st.html(
+    f"<h1 class='lab-title'>{escape(words('page.title'))}</h1><p class='lab-lead'>{escape(words('page.lead'))}</p>{machine()}"
+)
 if st.button(words("page.start"), type="primary", key="start"):
     st.switch_page(st.session_state["pages"]["schedules"], query_params={"lang": words.lang})
 
@@ -41,8 +43,13 @@ if name:
         f"{escape(where)}</span></div>{parts.legend(words, CATEGORIES)}"
     )
     st.plotly_chart(
-        timeline(lanes.clip(view, view.focus or view.span), lesson, session.colors(), touch=session.on_touch(), compact=True),
-        theme=None, config={"displayModeBar": False, "responsive": True}, key="preview", alt=alt.timeline_alt(view, result, lesson),
+        timeline(
+            lanes.clip(view, view.focus or view.span), lesson, session.colors(), touch=session.on_touch(), compact=True
+        ),
+        theme=None,
+        config={"displayModeBar": False, "responsive": True},
+        key="preview",
+        alt=alt.timeline_alt(view, result, lesson),
     )
 
 st.html(

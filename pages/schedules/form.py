@@ -11,7 +11,12 @@ from html import escape
 import streamlit as st
 
 from engine.errors import LabError
-from engine.experiments.scenarios import TRANSFERS, SchedulesScenario, scenario_for, workloads
+from engine.experiments.scenarios import (
+    TRANSFERS,
+    SchedulesScenario,
+    scenario_for,
+    workloads,
+)
 from engine.service import client
 from pages._ui import errors, parts, run_panel
 from pages._ui.words import Words, field_label
@@ -36,11 +41,20 @@ def panel(words: Words, shown: dict | None = None) -> None:
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="lab-run"):
             index = list(titles).index(shown["workload"]) if shown and shown["workload"] in titles else 0
             workload = st.selectbox(
-                words("run.workload"), list(titles), index=index, format_func=titles.get, key="workload", width=340,
+                words("run.workload"),
+                list(titles),
+                index=index,
+                format_func=titles.get,
+                key="workload",
+                width=340,
                 persist_state="session",
             )
             repeats = st.selectbox(
-                words("run.repeats"), REPEATS, key="repeats", width=170, persist_state="session",
+                words("run.repeats"),
+                REPEATS,
+                key="repeats",
+                width=170,
+                persist_state="session",
                 index=REPEATS.index(shown["repeats"]) if shown and shown["repeats"] in REPEATS else 0,
                 format_func=lambda n: words("run.repeats_one") if n == 1 else words("run.repeats_many", n=n),
             )
@@ -56,7 +70,10 @@ def panel(words: Words, shown: dict | None = None) -> None:
             st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
             place.button(words("run.go"), type="primary", key="blocked", disabled=True)
             return
-        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
+        needs = [
+            (scenario.model, client.model_ready(scenario.model)),
+            (scenario.text, client.text_ready(scenario.text)),
+        ]
         if not run_panel.offer(needs, words):
             return
         if place.button(words("run.go"), type="primary", key="go"):
@@ -77,7 +94,12 @@ def _numbers(begin: SchedulesScenario, words: Words, key: str) -> dict:
 
     def number(name: str, label: str, start: int, help_key: str | None = None) -> int:
         found = next(cells).number_input(
-            label, value=start, step=1, key=f"{name}-{key}", persist_state="session", help=words(help_key) if help_key else None
+            label,
+            value=start,
+            step=1,
+            key=f"{name}-{key}",
+            persist_state="session",
+            help=words(help_key) if help_key else None,
         )
         return start if found is None else found  # an emptied field keeps the preset's number
 
@@ -85,15 +107,26 @@ def _numbers(begin: SchedulesScenario, words: Words, key: str) -> dict:
         for field in ("count", "prompt_tokens", "output_tokens"):
             name = f"{group.kind}.{field}"
             values[name] = number(name, field_label(name, words), getattr(group, field))
-    values["chunk_tokens"] = number("chunk_tokens", field_label("chunk_tokens", words), begin.chunk_tokens, "run.help_chunk")
+    values["chunk_tokens"] = number(
+        "chunk_tokens", field_label("chunk_tokens", words), begin.chunk_tokens, "run.help_chunk"
+    )
     values["kv_bytes"] = number("kv_bytes", words("run.kv"), begin.kv_bytes // MIB, "run.help_kv") * MIB
     values["transfer"] = next(cells).selectbox(
-        words("run.transfer"), TRANSFERS, index=TRANSFERS.index(begin.transfer),
-        format_func=lambda t: words(f"run.transfer_{t}"), key=f"transfer-{key}", persist_state="session",
+        words("run.transfer"),
+        TRANSFERS,
+        index=TRANSFERS.index(begin.transfer),
+        format_func=lambda t: words(f"run.transfer_{t}"),
+        key=f"transfer-{key}",
+        persist_state="session",
     )
     names = TEXTS if begin.text in TEXTS else (begin.text, *TEXTS)
     values["text"] = next(cells).selectbox(
-        words("run.text"), names, index=names.index(begin.text), key=f"text-{key}", persist_state="session", help=words("run.help_text"),
+        words("run.text"),
+        names,
+        index=names.index(begin.text),
+        key=f"text-{key}",
+        persist_state="session",
+        help=words("run.help_text"),
         format_func=lambda t: words(f"run.text_{t}") if f"run.text_{t}" in words else t,
     )
     return values

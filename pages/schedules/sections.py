@@ -68,8 +68,13 @@ def _source(result: dict, words: Words, choices: list[str]) -> None:
             st.rerun()
         if len(choices) > 1:
             st.segmented_control(
-                words("source.choose"), choices, key=CHOSEN_RECORDING, required=True, label_visibility="collapsed",
-                format_func=lambda name: recordings.load(name)["manifest"]["device"]["name"], persist_state="session",
+                words("source.choose"),
+                choices,
+                key=CHOSEN_RECORDING,
+                required=True,
+                label_visibility="collapsed",
+                format_func=lambda name: recordings.load(name)["manifest"]["device"]["name"],
+                persist_state="session",
             )
     st.html(
         f"<p class='lab-headline'>{escape(words(key, **facts))}</p>"
@@ -106,12 +111,23 @@ def _picture(result: dict, words: Words, colors: Palette, touch: bool) -> None:
     @st.fragment
     def draw() -> None:
         whole = view.focus is None
-        with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center", gap="small", key="lab-picture"):
+        with st.container(
+            horizontal=True,
+            horizontal_alignment="distribute",
+            vertical_alignment="center",
+            gap="small",
+            key="lab-picture",
+        ):
             st.html(parts.legend(words, shown), width="stretch")
             if view.focus is not None:
                 span = st.segmented_control(
-                    words("span.label"), ("focus", "whole"), default="focus", required=True, key="span",
-                    format_func=lambda s: words(f"span.{s}"), label_visibility="collapsed",
+                    words("span.label"),
+                    ("focus", "whole"),
+                    default="focus",
+                    required=True,
+                    key="span",
+                    format_func=lambda s: words(f"span.{s}"),
+                    label_visibility="collapsed",
                 )
                 whole = span == "whole"
         st.plotly_chart(
@@ -141,7 +157,11 @@ def _costs(result: dict, words: Words) -> None:
     st.html(
         parts.cards(
             [
-                (words(f"schedule.{s}.name"), words(f"schedule.{s}.what"), [words(key, **facts) for key, facts in sentences])
+                (
+                    words(f"schedule.{s}.name"),
+                    words(f"schedule.{s}.what"),
+                    [words(key, **facts) for key, facts in sentences],
+                )
                 for s, sentences in story.costs(result).items()
             ]
         )
@@ -200,7 +220,8 @@ def _side_by_side(request: str, texts: dict, result: dict, words: Words) -> str:
         if schedule in texts:
             note = _agreement((result.get("agreement") or {}).get(request, {}), schedule, words)
             shown = _marked(texts[schedule], texts.get("unified", texts[schedule]))
-            blocks += f"<section><h3>{escape(words(f'schedule.{schedule}.short'))}</h3><blockquote>{shown}</blockquote><p class='lab-note'>{escape(note)}</p></section>"
+            name = escape(words(f"schedule.{schedule}.short"))
+            blocks += f"<section><h3>{name}</h3><blockquote>{shown}</blockquote><p class='lab-note'>{escape(note)}</p></section>"
     prompt = f"<p class='lab-note'><b>{escape(request)}</b> · {escape(words('texts.prompt'))}: {escape(texts.get('prompt', ''))}</p>"
     return f"{prompt}<div class='lab-texts'>{blocks}</div>"
 
@@ -228,12 +249,30 @@ def _keep(result: dict, words: Words) -> None:
     manifest = result["manifest"]
     threads = words("unit.thread_one") if manifest["threads"] == 1 else words("unit.thread_many", n=manifest["threads"])
     line = words(
-        "keep.id", run=result["run_id"], date=manifest["started_at"].replace("T", " ").removesuffix("Z") + " UTC",
-        model=f"{manifest['model']['title']} ({manifest['model']['quantization']})", dtype=manifest["dtype"], threads=threads,
+        "keep.id",
+        run=result["run_id"],
+        date=manifest["started_at"].replace("T", " ").removesuffix("Z") + " UTC",
+        model=f"{manifest['model']['title']} ({manifest['model']['quantization']})",
+        dtype=manifest["dtype"],
+        threads=threads,
     )
     st.html(f"<p class='lab-note'>{escape(line)}</p>")
     name = f"schedules-{result['run_id'][:8]}"
     with st.container(horizontal=True, key="lab-keep"):
-        st.download_button(words("download.json"), lambda: json.dumps(result, ensure_ascii=False), f"{name}.json", "application/json", on_click="ignore")
-        st.download_button(words("download.csv"), lambda: export.to_csv(result), f"{name}.csv", "text/csv", on_click="ignore")
-        st.download_button(words("download.chrome"), lambda: json.dumps(export.to_chrome(result)), f"{name}.trace.json", "application/json", on_click="ignore")
+        st.download_button(
+            words("download.json"),
+            lambda: json.dumps(result, ensure_ascii=False),
+            f"{name}.json",
+            "application/json",
+            on_click="ignore",
+        )
+        st.download_button(
+            words("download.csv"), lambda: export.to_csv(result), f"{name}.csv", "text/csv", on_click="ignore"
+        )
+        st.download_button(
+            words("download.chrome"),
+            lambda: json.dumps(export.to_chrome(result)),
+            f"{name}.trace.json",
+            "application/json",
+            on_click="ignore",
+        )

@@ -79,7 +79,9 @@ def _chunked(result: dict) -> list[Sentence]:
             "ratio": fmt.ratio(u["itl_max_s"] / m["itl_max_s"]),
             "chunk": fmt.count(result["manifest"]["scenario"]["chunk_tokens"]),
         }
-        found.append(("cost.chunked.gap" if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME) else "cost.chunked.no_gain", facts))
+        found.append(
+            ("cost.chunked.gap" if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME) else "cost.chunked.no_gain", facts)
+        )
     found += _ttft(result, "chunked")
     parts = result.get("chunking")
     if parts:
@@ -122,7 +124,14 @@ def _disaggregated(result: dict) -> list[Sentence]:
             "unified": fmt.seconds(u["itl_max_s"]),
             "ratio": fmt.ratio(u["itl_max_s"] / m["itl_max_s"]),
         }
-        found.append(("cost.disaggregated.gap" if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME) else "cost.disaggregated.no_gain", facts))
+        found.append(
+            (
+                "cost.disaggregated.gap"
+                if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME)
+                else "cost.disaggregated.no_gain",
+                facts,
+            )
+        )
     if _both(m, u, "itl_p50_s") and m["itl_p50_s"] > u["itl_p50_s"] * (1 + SAME):
         found.append(
             (
@@ -137,7 +146,10 @@ def _disaggregated(result: dict) -> list[Sentence]:
     found += _ttft(result, "disaggregated")
     if _both(m, u, "prefill_s") and m["prefill_s"] > u["prefill_s"] * (1 + SAME):
         found.append(
-            ("cost.disaggregated.prefill", {"prefill": fmt.seconds(m["prefill_s"]), "unified": fmt.seconds(u["prefill_s"])})
+            (
+                "cost.disaggregated.prefill",
+                {"prefill": fmt.seconds(m["prefill_s"]), "unified": fmt.seconds(u["prefill_s"])},
+            )
         )
     if m.get("transfer_bytes"):
         found.append(
@@ -178,7 +190,12 @@ def _ttft(result: dict, schedule: str) -> list[Sentence]:
     change = mine / u - 1
     if abs(change) <= SAME:
         return [("cost.ttft_same", {"ttft": fmt.seconds(mine), "unified": fmt.seconds(u)})]
-    facts = {"ttft": fmt.seconds(mine), "delta": fmt.seconds(abs(mine - u)), "change": fmt.percent(change), "unified": fmt.seconds(u)}
+    facts = {
+        "ttft": fmt.seconds(mine),
+        "delta": fmt.seconds(abs(mine - u)),
+        "change": fmt.percent(change),
+        "unified": fmt.seconds(u),
+    }
     return [("cost.ttft_later" if change > 0 else "cost.ttft_sooner", facts)]
 
 

@@ -23,8 +23,12 @@ from engine.paths import data_dir
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER_ARGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
 )
 READY = "[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-script-state=notRunning]"
 # Streamlit looks for its own address below the page's first; that it is not there is no fault.
@@ -101,7 +105,9 @@ class Watched:
     def settle(self) -> None:
         """Wait until no script runs and no exception is on the page."""
         self.page.wait_for_selector(READY, timeout=30_000)
-        assert self.page.locator("[data-testid=stException]").count() == 0, self.page.locator("[data-testid=stException]").inner_text()
+        assert self.page.locator("[data-testid=stException]").count() == 0, self.page.locator(
+            "[data-testid=stException]"
+        ).inner_text()
 
     def see(self, text: str, timeout: float = 20_000) -> None:
         """Wait until a text is on the page and in sight."""

@@ -13,7 +13,11 @@ def test_axe_has_nothing_grave_to_say(visit, path, scheme):
     page = watched.open(path)
     page.wait_for_selector(".js-plotly-plot")
     found = Axe().run(page).response["violations"]
-    grave = [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200]) for v in found if v["impact"] in GRAVE]
+    grave = [
+        (v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200])
+        for v in found
+        if v["impact"] in GRAVE
+    ]
     assert not grave
 
 

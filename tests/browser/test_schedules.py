@@ -31,7 +31,10 @@ def test_recording_then_a_real_run_in_both_languages(visit):
     watched.settle()
     assert page.locator(".lab-badge-measured").inner_text().strip() == "실측"
     assert page.evaluate("document.documentElement.lang") == "ko"
-    assert "lang=ko" in page.url and re.search(r"run=[\w-]+", page.url).group() == re.search(r"run=[\w-]+", address).group()
+    assert (
+        "lang=ko" in page.url
+        and re.search(r"run=[\w-]+", page.url).group() == re.search(r"run=[\w-]+", address).group()
+    )
 
     page.reload()
     watched.settle()

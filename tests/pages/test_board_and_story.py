@@ -74,7 +74,12 @@ def test_kernel_and_scheduling_cost_when_measured():
     result = small.result()
     assert "cost.chunked.parts" not in sentences(result, "chunked")
     result["chunking"] = {
-        "whole_prefill_s": 1.0, "chunked_alone_s": 1.1, "chunked_served_s": 1.2, "kernel_cost_s": 0.1, "scheduling_cost_s": 0.1, "chunk_tokens": 25,
+        "whole_prefill_s": 1.0,
+        "chunked_alone_s": 1.1,
+        "chunked_served_s": 1.2,
+        "kernel_cost_s": 0.1,
+        "scheduling_cost_s": 0.1,
+        "chunk_tokens": 25,
     }
     assert "cost.chunked.parts" in sentences(result, "chunked")
     result["chunking"]["kernel_cost_s"] = -0.2
@@ -85,7 +90,9 @@ def test_kernel_and_scheduling_cost_when_measured():
 @pytest.mark.parametrize("long", [True, False])
 def test_every_sentence_exists_and_can_be_filled_in(lang, long):
     words, result = Words(lang, "schedules"), small.result(long=long)
-    found = [story.headline(result), *story.notes(result)] + [s for group in story.costs(result).values() for s in group]
+    found = [story.headline(result), *story.notes(result)] + [
+        s for group in story.costs(result).values() for s in group
+    ]
     for key, facts in found:
         text = words(key, **facts)
         assert text != key and "{" not in text and "None" not in text
@@ -126,7 +133,17 @@ def test_what_the_model_wrote_cannot_become_markup():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "–"), (0, "0 s"), (0.0000004, "0 µs"), (0.0042, "4.2 ms"), (0.0423, "42 ms"), (0.9996, "1.00 s"), (2.2134, "2.21 s"), (18.04, "18.0 s"), (-0.5, "−500 ms")],
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (0.0000004, "0 µs"),
+        (0.0042, "4.2 ms"),
+        (0.0423, "42 ms"),
+        (0.9996, "1.00 s"),
+        (2.2134, "2.21 s"),
+        (18.04, "18.0 s"),
+        (-0.5, "−500 ms"),
+    ],
 )
 def test_seconds(value, text):
     assert fmt.seconds(value) == text

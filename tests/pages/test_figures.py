@@ -86,7 +86,9 @@ def test_a_long_run_stays_small():
     for entry in result["schedules"].values():
         trace = entry["trace"]
         chat = trace["requests"][0]
-        trace["requests"] += [{**chat, "id": f"more-{i}", "token_s": [0.1 + 0.05 * k for k in range(320)]} for i in range(10)]
+        trace["requests"] += [
+            {**chat, "id": f"more-{i}", "token_s": [0.1 + 0.05 * k for k in range(320)]} for i in range(10)
+        ]
         step = trace["steps"][1]
         trace["steps"] += [{**step, "begin_s": 3 + 0.05 * k, "end_s": 3.04 + 0.05 * k} for k in range(320)]
     drawn = timeline(lanes.view(result), Words("ko"), palette("light"))

@@ -37,7 +37,11 @@ def test_a_chunk_and_its_decodes_are_one_step_in_two_tracks(view):
 
 def test_disaggregated_tracks_belong_to_their_pools_with_the_link_between(view):
     split = lane(view, "disaggregated")
-    assert [(t.name, t.worker) for t in split.tracks] == [("prefill", "prefill-0"), ("transfer", ""), ("decode", "decode-0")]
+    assert [(t.name, t.worker) for t in split.tracks] == [
+        ("prefill", "prefill-0"),
+        ("transfer", ""),
+        ("decode", "decode-0"),
+    ]
     assert not bars(split, "decode", "mixed") and not bars(split, "decode", "stall")
     (moved,) = bars(split, "transfer", "transfer")
     assert (moved.begin_s, moved.end_s) == (2.5, 2.6)
@@ -86,7 +90,10 @@ def test_two_replicas_have_two_tracks_each_and_stalls_where_they_happened():
     entry["resources"].append({**entry["resources"][0], "worker": "engine-1"})
     tracks = lane(lanes.view(result), "unified").tracks
     assert [(t.name, t.worker) for t in tracks] == [
-        ("prefill", "engine-0"), ("decode", "engine-0"), ("prefill", "engine-1"), ("decode", "engine-1"),
+        ("prefill", "engine-0"),
+        ("decode", "engine-0"),
+        ("prefill", "engine-1"),
+        ("decode", "engine-1"),
     ]
     assert not tracks[3].bars  # nobody decoded there, so nobody stalled there
 

@@ -20,7 +20,10 @@ def get(app, path="/", headers=None, query=b""):
         sent.append(message)
 
     scope = {
-        "type": "http", "method": "GET", "path": path, "query_string": query,
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": query,
         "headers": [(k.encode(), v.encode()) for k, v in (headers or {}).items()],
     }
     asyncio.run(app(scope, receive, send))
@@ -44,7 +47,12 @@ def serving(body: bytes, kind: str, asked: list | None = None):
 def test_the_document_has_the_readers_language_and_our_style_sheets():
     asked: list = []
     app = web.PageShell(serving(INDEX.encode(), "text/html; charset=utf-8", asked))
-    browser = {"accept": "text/html", "accept-language": "ko-KR,ko;q=0.9", "accept-encoding": "gzip", "if-none-match": "x"}
+    browser = {
+        "accept": "text/html",
+        "accept-language": "ko-KR,ko;q=0.9",
+        "accept-encoding": "gzip",
+        "if-none-match": "x",
+    }
     _, headers, body = get(app, headers=browser)
     html = body.decode()
     assert '<html lang="ko"' in html and web.TITLE in html

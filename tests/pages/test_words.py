@@ -50,7 +50,10 @@ def test_korean_has_a_sentence_for_every_error_with_the_same_facts():
 
 def test_an_error_reads_in_the_readers_language_with_the_fields_name():
     error = LabError("scenario-value", field="chat.count", value="-1", expected="a whole number from 0 to 256")
-    assert errors.sentence(error, Words("ko", "schedules")) == "채팅: 수 = -1: 쓸 수 없는 값입니다. 0 이상 256 이하의 정수이어야 합니다."
+    assert (
+        errors.sentence(error, Words("ko", "schedules"))
+        == "채팅: 수 = -1: 쓸 수 없는 값입니다. 0 이상 256 이하의 정수이어야 합니다."
+    )
     assert errors.sentence(error.as_dict(), Words("en", "schedules")).startswith("Chats: how many = -1 is not possible")
 
 
