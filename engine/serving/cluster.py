@@ -129,7 +129,7 @@ class Cluster:
             except LabError:
                 self.stop()
             raise
-        except (LabError, KeyboardInterrupt):
+        except BaseException:  # an interrupt or a bug too: the session is still open on the workers
             self.stop()
             raise
 

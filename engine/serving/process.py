@@ -32,6 +32,7 @@ class WorkerProcess:
             env=_environment(spec),
             text=True,
             encoding="utf-8",
+            errors="replace",
         )
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -66,8 +67,13 @@ class WorkerProcess:
                 pass
 
     def _read(self) -> None:
-        for line in self.process.stdout:
-            self.events.put((self.spec.name, json.loads(line)))
+        try:
+            for line in self.process.stdout:
+                record = json.loads(line)
+                record["type"]
+                self.events.put((self.spec.name, record))
+        except (ValueError, TypeError, KeyError):
+            pass  # half a line: the worker was killed while it wrote
         self.process.stdout.close()
         self.events.put((self.spec.name, None))
 

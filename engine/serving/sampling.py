@@ -17,7 +17,9 @@ def sample(logits: torch.Tensor, sequences: list[Sequence], temperature: float) 
     gaps = (top.values[:, 0] - top.values[:, 1]).tolist()
     if temperature <= 0:
         return top.indices[:, 0].tolist(), gaps
-    probabilities = torch.softmax(logits / temperature, dim=-1).cpu()
+    # Differences to the largest, in float64: divided by almost nothing they become 0 and -inf, never NaN.
+    scaled = (logits - top.values[:, :1]).double() / temperature
+    probabilities = torch.softmax(scaled, dim=-1).cpu()
     tokens = []
     for row, sequence in zip(probabilities, sequences, strict=True):
         generator = torch.Generator().manual_seed(sequence.request.seed * 1_000_003 + len(sequence.tokens))

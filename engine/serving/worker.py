@@ -45,6 +45,8 @@ def main() -> None:
                     pipe.write({"type": "closed"})
                 case "close":
                     pipe.write({"type": "closed"})
+                case other:
+                    raise ValueError(f"a record of type {other!r} outside a session")
         except LabError as error:
             pipe.write({"type": "failed", "error": error.as_dict()})
         except Exception as error:  # a bug must reach the user as a failed job, never as a silent worker
@@ -76,9 +78,13 @@ class Pipe:
 
     def _read(self) -> None:
         for line in sys.stdin.buffer:
-            record = json.loads(line)
-            if record["type"] == "close":
-                self.closing.set()
+            try:
+                record = json.loads(line)
+                if record["type"] == "close":
+                    self.closing.set()
+            except (ValueError, TypeError, KeyError):  # whoever wrote this is broken: better to end than to be deaf
+                print(f"not a record: {line[:80]!r}", file=sys.stderr, flush=True)
+                os._exit(2)
             self.inbox.put(record)
         os._exit(0)
 
@@ -143,7 +149,7 @@ class Worker:
         from engine.serving.runner import TorchRunner
         from engine.serving.scheduler import Scheduler
 
-        blocks = BlockPool(settings["num_blocks"], settings["block_tokens"])
+        num_blocks, block_tokens = settings["num_blocks"], settings["block_tokens"]
         limits = Limits(settings["max_batch_requests"], settings["max_prefill_tokens"])
         config = self.loaded.config
         on_cpu = self.device == "cpu"
@@ -153,7 +159,7 @@ class Worker:
             return KVStorage(
                 config,
                 num_blocks,
-                blocks.block_tokens,
+                block_tokens,
                 device=device,
                 dtype=self.dtype,
                 shared_file=path,
@@ -162,14 +168,15 @@ class Worker:
 
         published, sources = None, {}
         shared_file = settings.get("shared_file")
-        own = storage(self.device, blocks.num_blocks, shared_file if on_cpu else None)
+        own = storage(self.device, num_blocks, shared_file if on_cpu else None)
+        blocks = BlockPool(num_blocks, block_tokens)  # after the tensors: it is they that tell when a budget is absurd
         match settings["role"]:
             case "unified":
                 node = Replica(Scheduler(Unified(), blocks, limits))
             case "chunked":
                 node = Replica(Scheduler(Chunked(settings["chunk_tokens"]), blocks, limits))
             case "prefill":
-                published = own if on_cpu else storage("cpu", blocks.num_blocks, shared_file)
+                published = own if on_cpu else storage("cpu", num_blocks, shared_file)
                 node = PrefillNode(
                     Scheduler(PrefillOnly(), blocks, limits),
                     name=settings["name"],
