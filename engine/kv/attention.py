@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+from engine.kv.decode_batch import BatchedDecodes, DecodeBatch, group_decodes
 from engine.kv.storage import KVStorage
 from engine.model.attention import causal_attention, decode_attention
 
@@ -36,9 +37,11 @@ class BatchAttention:
 
     def __init__(self, storage: KVStorage, spans: list[Span], slots: torch.Tensor) -> None:
         self.storage = storage
-        self.spans = spans
         self.slots = slots
         self.paged = _PagedKernel(storage, spans, slots.device) if _paged_kernel_serves(storage) else None
+        batches, covered = _batches(storage, spans) if storage.heads_first else ([], set())
+        self.together = [BatchedDecodes(batch, storage) for batch in batches]
+        self.alone = [span for span in spans if span.row not in covered]
 
     def __call__(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """q [n, heads, head_dim], k and v [n, kv_heads, head_dim] -> [n, heads, head_dim]."""
@@ -46,7 +49,10 @@ class BatchAttention:
         if self.paged:
             return self.paged(layer, q)
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
-        for span in self.spans:
+        for decodes in self.together:
+            rows = slice(decodes.batch.row, decodes.batch.row + len(decodes.batch.lengths))
+            out[rows] = decodes(layer, q[rows])
+        for span in self.alone:
             keys, values = self.storage.read(layer, span.runs)
             rows = slice(span.row, span.row + span.length)
             if span.length == 1:
@@ -54,6 +60,11 @@ class BatchAttention:
             else:
                 out[rows] = causal_attention(q[rows], keys, values, span.start)
         return out
+
+
+def _batches(storage: KVStorage, spans: list[Span]) -> tuple[list[DecodeBatch], set[int]]:
+    decodes = [(span.row, span.runs) for span in spans if span.length == 1]
+    return group_decodes(decodes, storage.num_blocks * storage.block_tokens)
 
 
 def _paged_kernel_serves(storage: KVStorage) -> bool:
