@@ -24,6 +24,7 @@ from engine.paths import texts_dir
 MOST_FILE_BYTES = 32 << 20
 
 _OWN = "own:"
+_OWN_TITLE = "own"
 KJV_NAME = "kjv"
 KJV_SHA256 = "9e43d5f4f9fec05172aadcdccab3882a452d3326911c4ab5620c307ac5706210"
 KJV_FILE = PackagedFile(
@@ -71,33 +72,23 @@ def load_text(name_or_path: str) -> Text:
     return _from_file(path)
 
 
-def own_text(text: str, name: str = "own") -> Text:
-    """A text that somebody typed or pasted. Raises LabError("text-empty") or LabError("text-too-large")."""
-    size = len(text.encode("utf-8", "replace"))
-    if size > MOST_FILE_BYTES:
-        raise LabError("text-too-large", path=name, size_bytes=size, limit_bytes=MOST_FILE_BYTES)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if not text.strip():
-        raise LabError("text-empty", path=name)
-    return _labelled(name, name, text.encode("utf-8", "replace").decode("utf-8"))
+def keep_own_text(data: bytes, name: str = _OWN_TITLE) -> str:
+    """Keep somebody's text for runs to come; returns the name by which `load_text` finds it: "own:" and its hash.
 
-
-def keep_own_text(text: str) -> str:
-    """Keep a pasted text for runs to come; returns its name, "own:" and its hash, by which `load_text` finds it.
-
-    Raises as :func:`own_text`, or LabError("store-unwritable").
+    data: the bytes that were pasted or uploaded; name: what messages call it.
+    Raises LabError: "text-unreadable", "text-empty" or "text-too-large"; "store-unwritable".
     """
-    kept = own_text(text)
-    name = f"{_OWN}{kept.sha256}"
+    text = _decoded(data, name)
+    kept = _OWN + hashlib.sha256(text.encode("utf-8")).hexdigest()
     try:
-        path = _own_path(name)
+        path = _own_path(kept)
         if not path.exists():
             unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-            unfinished.write_text(kept.text, encoding="utf-8", newline="\n")
+            unfinished.write_text(text, encoding="utf-8", newline="\n")
             os.replace(unfinished, path)
     except OSError as error:
         raise LabError("store-unwritable", path=str(texts_dir()), why=error.strerror or str(error)) from error
-    return name
+    return kept
 
 
 def is_here(name: str) -> bool:
@@ -114,9 +105,9 @@ def is_own(name: str) -> bool:
 
 def _kept(name: str) -> Text:
     try:
-        return _labelled("own", "own", _own_path(name).read_text(encoding="utf-8"))
+        return _labelled(_OWN_TITLE, _OWN_TITLE, _own_path(name).read_text(encoding="utf-8"))
     except OSError as error:
-        raise LabError("text-unknown", name="own", known=", ".join(NAMED)) from error
+        raise LabError("text-unknown", name=_OWN_TITLE, known=", ".join(NAMED)) from error
 
 
 def _own_path(name: str) -> Path:
@@ -183,22 +174,28 @@ def _from_file(path: Path) -> Text:
     try:
         if not path.is_file():
             raise LabError("text-unreadable", path=str(path), why="it is not a file")
-        size = path.stat().st_size
-        if size > MOST_FILE_BYTES:
-            raise LabError("text-too-large", path=str(path), size_bytes=size, limit_bytes=MOST_FILE_BYTES)
+        if path.stat().st_size > MOST_FILE_BYTES:
+            raise LabError("text-too-large", path=str(path), size_bytes=path.stat().st_size, limit_bytes=MOST_FILE_BYTES)
         data = path.read_bytes()
     except OSError as error:
         raise LabError("text-unreadable", path=str(path), why=error.strerror or str(error)) from error
+    return _labelled(path.name, path.name, _decoded(data, str(path)))
+
+
+def _decoded(data: bytes, name: str) -> str:
+    """Bytes from outside as text. Raises "text-unreadable", "text-empty" or "text-too-large"."""
+    if len(data) > MOST_FILE_BYTES:
+        raise LabError("text-too-large", path=name, size_bytes=len(data), limit_bytes=MOST_FILE_BYTES)
     if b"\0" in data:
-        raise LabError("text-unreadable", path=str(path), why="it holds binary data")
+        raise LabError("text-unreadable", path=name, why="it holds binary data")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise LabError("text-unreadable", path=str(path), why=f"it is not UTF-8 at byte {error.start}") from error
+        raise LabError("text-unreadable", path=name, why=f"it is not UTF-8 at byte {error.start}") from error
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise LabError("text-empty", path=str(path))
-    return _labelled(path.name, path.name, text)
+        raise LabError("text-empty", path=name)
+    return text
 
 
 NAMED: dict[str, Callable[[], Text]] = {KJV_NAME: _kjv, "pydoc": _pydoc, "korean": _korean}

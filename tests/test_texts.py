@@ -11,7 +11,7 @@ import pytest
 
 from engine import texts
 from engine.errors import LabError
-from engine.texts import load_text, own_text
+from engine.texts import is_here, is_own, keep_own_text, load_text
 
 
 def test_the_default_text(kjv):
@@ -57,7 +57,7 @@ def test_a_file(tmp_path):
     (tmp_path / "a.txt").write_bytes("\ufeffOne.\r\nTwo 안녕.\r\n".encode())
     found = load_text(str(tmp_path / "a.txt"))
     assert found.text == "One.\nTwo 안녕.\n" and found.name == "a.txt" and found.language is None
-    assert found.sha256 == own_text("One.\nTwo 안녕.\n").sha256
+    assert found.sha256 == hashlib.sha256("One.\nTwo 안녕.\n".encode()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,19 @@ def test_names_that_are_no_texts(tmp_path, monkeypatch, name):
     assert caught.value.code in ("text-unknown", "text-unreadable")
 
 
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_own_text_with_nothing_in_it(text):
-    with pytest.raises(LabError):
-        own_text(text)
-    assert own_text("lone \ud800 surrogate").text == "lone ? surrogate"
+@pytest.mark.parametrize("data", [b"", b"  \n", b"a\0b", b"\xff\xfe"])
+def test_no_text_is_kept(data):
+    """Nothing, white space, binary data, another encoding: refused before anything is written."""
+    with pytest.raises(LabError) as caught:
+        keep_own_text(data, "mine.txt")
+    assert "mine.txt" in str(caught.value)
+
+
+def test_a_kept_text_is_found_by_its_name(tmp_path, monkeypatch):
+    """The name is the hash: the same text is kept once, and nobody can name another file with it."""
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    name = keep_own_text("한 줄\r\n둘째 줄\n".encode())
+    assert name == keep_own_text("한 줄\n둘째 줄\n".encode())
+    assert is_here(name) and load_text(name).text == "한 줄\n둘째 줄\n"
+    assert not is_here("own:" + "0" * 64)
+    assert not is_own("own:../../../etc/passwd")

@@ -82,10 +82,24 @@ def _copies(trace: dict, pids: dict[str, int]) -> list[dict]:
         request = trace["requests"][transfer["request"]]["id"]
         for begin, end, layers in transfer["parts"]:
             events.append(_complete(pids[transfer["to"]], 2, f"copy {request}", begin, end, layers=layers))
-        flow = {"name": "KV transfer", "cat": "transfer", "id": f"{trace['schedule']}-{number}", "tid": 1}
-        events.append({**flow, "ph": "s", "pid": pids[transfer["from"]], "ts": _us(transfer["begin_s"])})
-        events.append({**flow, "ph": "f", "bp": "e", "pid": pids[transfer["to"]], "ts": _us(transfer["end_s"]), "tid": 2})
+        flow = {"name": "KV transfer", "cat": "transfer", "id": f"{trace['schedule']}-{number}"}
+        arrives = _us(transfer["parts"][-1][0])
+        leaves = min(_leaves(trace, transfer), arrives)
+        events.append({**flow, "ph": "s", "pid": pids[transfer["from"]], "tid": 1, "ts": leaves})
+        events.append({**flow, "ph": "f", "bp": "e", "pid": pids[transfer["to"]], "tid": 2, "ts": arrives})
     return events
+
+
+def _leaves(trace: dict, transfer: dict) -> float:
+    """When a transfer's arrow leaves its prefill: within the step, as viewers drop an arrow that is tied to no slice."""
+    ends = [
+        step["end_s"]
+        for step in trace["steps"]
+        if step["worker"] == transfer["from"]
+        and step["begin_s"] <= transfer["begin_s"]
+        and any(index == transfer["request"] for index, _, _ in step["slices"])
+    ]
+    return min(_us(transfer["begin_s"]), _us(ends[-1]) - 0.001) if ends else _us(transfer["begin_s"])
 
 
 def _kv(trace: dict, pids: dict[str, int]) -> list[dict]:
@@ -105,10 +119,13 @@ def _requests(trace: dict, pid: int) -> list[dict]:
     events = []
     for tid, request in enumerate(trace["requests"], start=1):
         events.append({"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": request["id"]}})
+        transfer_begin_s = request["transfer_begin_s"]
+        if transfer_begin_s is not None:  # layer by layer it begins during the prefill, but a thread's slices may not cross
+            transfer_begin_s = max(transfer_begin_s, request["prefill_end_s"])
         phases = (
             ("waiting", request["arrival_s"], request["prefill_begin_s"]),
             ("prefill", request["prefill_begin_s"], request["prefill_end_s"]),
-            ("transfer", request["transfer_begin_s"], request["transfer_end_s"]),
+            ("transfer", transfer_begin_s, request["transfer_end_s"]),
             ("decode", request["decode_begin_s"], request["decode_end_s"]),
         )
         events += [_complete(pid, tid, name, b, e) for name, b, e in phases if b is not None and e is not None]

@@ -180,9 +180,12 @@ def result(run_id: str) -> dict | None:
 _load = lru_cache(maxsize=32)(store.load)
 
 
-def keep_text(text: str) -> str:
-    """Keep somebody's own text; returns the name to put into a scenario. Raises LabError("text-...")."""
-    return texts.keep_own_text(text)
+def keep_text(data: bytes, name: str) -> str:
+    """Keep somebody's own text (bytes, and what messages call it); returns the name to put into a scenario.
+
+    Raises LabError("text-...") for what is no text, or "store-unwritable".
+    """
+    return texts.keep_own_text(data, name)
 
 
 def device() -> dict:

@@ -24,6 +24,8 @@ from pages._ui.words import Words, field_label
 MIB = 2**20
 REPEATS = (1, 3)
 TEXTS = ("kjv", "pydoc", "korean")
+OWN = "own"
+MOST_TYPED_CHARACTERS = 200_000
 
 
 def panel(words: Words, shown: dict | None = None) -> None:
@@ -62,9 +64,13 @@ def panel(words: Words, shown: dict | None = None) -> None:
             with st.popover(words("run.numbers")):
                 start = SchedulesScenario.from_dict(shown) if shown and shown["workload"] == workload else base
                 values = _numbers(start, words, f"{workload}-{device['class']}")
+                if values["text"] == OWN:
+                    own = _own_text(words)
             place = st.container(width="content")
         st.html(f"<p class='lab-note'>{escape(summaries[workload])} {escape(_device_line(device, words))}</p>")
         try:
+            if values["text"] == OWN:
+                values["text"] = client.keep_text(*own)
             scenario = base.changed({**values, "repeats": repeats})
         except LabError as error:
             st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
@@ -119,7 +125,7 @@ def _numbers(begin: SchedulesScenario, words: Words, key: str) -> dict:
         key=f"transfer-{key}",
         persist_state="session",
     )
-    names = TEXTS if begin.text in TEXTS else (begin.text, *TEXTS)
+    names = (*(() if begin.text in TEXTS else (begin.text,)), *TEXTS, OWN)
     values["text"] = next(cells).selectbox(
         words("run.text"),
         names,
@@ -127,9 +133,17 @@ def _numbers(begin: SchedulesScenario, words: Words, key: str) -> dict:
         key=f"text-{key}",
         persist_state="session",
         help=words("run.help_text"),
-        format_func=lambda t: words(f"run.text_{t}") if f"run.text_{t}" in words else t,
+        format_func=lambda t: words("run.text_shown") if t not in (*TEXTS, OWN) else words(f"run.text_{t}"),
     )
     return values
+
+
+def _own_text(words: Words) -> tuple[bytes, str]:
+    """A text of the reader's own, typed or from a file: its bytes and a name for messages. The file wins."""
+    typed = st.text_area(words("run.own"), key="own-text", max_chars=MOST_TYPED_CHARACTERS, height=140, persist_state="session")
+    file = st.file_uploader(words("run.own_file"), type=["txt", "md"], key="own-file")
+    st.html(f"<p class='lab-note'>{escape(words('run.own_note'))}</p>")
+    return (file.getvalue(), file.name) if file else (typed.encode("utf-8", "replace"), words("run.text_own"))
 
 
 def _cells():

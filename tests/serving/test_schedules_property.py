@@ -4,10 +4,12 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from engine.measure.export import to_chrome
 from engine.measure.metrics import summarize
 from engine.measure.trace import build_trace
 from engine.serving.messages import Return
 from engine.serving.request import Request
+from tests.measure.test_export import check_trace_event_format
 from tests.serving.simulation import LAYERS, World, expected_output
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -67,6 +69,8 @@ def check_trace_and_metrics(world, schedule):
                for point in trace["kv"] for w in [world.workers[point["worker"]]])  # fmt: skip
     last = {point["worker"]: point["tokens"] for point in trace["kv"]}
     assert not any(last.values()), "KV is still in use at the end of the trace"
+    resources = [{"worker": name} for name in world.workers]
+    check_trace_event_format(to_chrome({"run_id": "", "schedules": {schedule: {"trace": trace, "resources": resources}}}))
     computed = sum(length for step in trace["steps"] for _, _, length in step["slices"])
     assert computed == sum(step["prefill_tokens"] + step["decode_tokens"] for step in trace["steps"])
 
