@@ -10,7 +10,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from engine.service import client
-from pages._ui.web import PageShell, SecurityHeaders, StaticGzip
+from pages._ui.web import OwnOrigin, PageShell, SecurityHeaders, StaticGzip
 
 
 @asynccontextmanager
@@ -25,5 +25,5 @@ async def lifespan(_app):
 app = st.App(
     "pages/router.py",
     lifespan=lifespan,
-    middleware=[Middleware(SecurityHeaders), Middleware(StaticGzip), Middleware(PageShell)],
+    middleware=[Middleware(OwnOrigin), Middleware(SecurityHeaders), Middleware(StaticGzip), Middleware(PageShell)],
 )

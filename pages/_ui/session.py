@@ -12,7 +12,8 @@ from pages._ui.words import Words
 def language() -> str:
     """The reader's language: the address first, then what was chosen in this session, then the browser's."""
     asked = st.query_params.get("lang") or st.session_state.get("lang")
-    lang = negotiate(asked, st.context.headers.get("Accept-Language"))
+    # What the browser says of itself; the websocket's header is a second choice, some browsers leave it out.
+    lang = negotiate(asked, st.context.locale or st.context.headers.get("Accept-Language"))
     st.session_state["lang"] = lang
     return lang
 

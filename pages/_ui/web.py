@@ -1,7 +1,6 @@
-"""ASGI middleware around Streamlit: the page shell, security headers, compressed static files.
+"""ASGI middleware around Streamlit: own origin only, the page shell, security headers, compressed static files.
 
-Three small classes, each with one job. They leave everything that is not plain
-HTTP (the websocket of a page) alone.
+Small classes, each with one job.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pages._ui.language import negotiate
 
@@ -25,6 +25,38 @@ LATIN_FONT = "pretendard/91.woff2"
 COMPRESSIBLE = (".js", ".css", ".json", ".svg", ".map", ".txt")
 COMPRESS_FROM_BYTES = 1_000
 CACHE_LIMIT_BYTES = 48 * 2**20
+
+
+class OwnOrigin:
+    """Refuses the websocket of a page that another site serves.
+
+    Streamlit would refuse it too, but asks an outside service for this machine's public address first.
+    """
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "websocket" and not own_origin(_header(scope, b"origin"), _header(scope, b"host"), server_address()):
+            await receive()
+            return await send({"type": "websocket.close", "code": 1008})
+        await self.app(scope, receive, send)
+
+
+def own_origin(origin: str, host: str, address: str | None = None) -> bool:
+    """Whether a page from ``origin`` is ours: it names the host that was asked, or the address the server is known by.
+
+    No origin at all is no browser, and free to come in.
+    """
+    asked = urlsplit(origin)
+    return not origin or asked.netloc == host or (bool(address) and asked.hostname == address)
+
+
+def server_address() -> str | None:
+    """``browser.serverAddress``: what the server is called from outside, behind a proxy for example."""
+    from streamlit import config
+
+    return config.get_option("browser.serverAddress") if config.is_manually_set("browser.serverAddress") else None
 
 
 class PageShell:
@@ -194,6 +226,7 @@ class StaticGzip:
         if start["status"] != 200 or len(raw) < COMPRESS_FROM_BYTES or self.kept_bytes > CACHE_LIMIT_BYTES:
             await send(start)
             await send({"type": "http.response.body", "body": raw})
+            self.locks.pop(path, None)  # names that do not exist must not pile up
             return True
         packed = await asyncio.to_thread(gzip.compress, raw, 6, mtime=0)
         drop = (b"content-length", b"content-encoding", b"vary", b"accept-ranges")

@@ -4,6 +4,8 @@ import asyncio
 import gzip
 import re
 
+import pytest
+
 from pages._ui import web
 
 INDEX = '<!DOCTYPE html><html lang="en"><head><title>Streamlit</title></head><body></body></html>'
@@ -95,3 +97,41 @@ def test_what_is_small_or_missing_is_not_kept():
     app = web.StaticGzip(serving(b"tiny", "text/css"))
     assert get(app, "/static/x.css", {"accept-encoding": "gzip"})[2] == b"tiny"
     assert not app.files
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "address", "ours"),
+    [
+        ("http://localhost:8501", "localhost:8501", None, True),
+        ("", "localhost:8501", None, True),
+        ("http://evil.example", "localhost:8501", None, False),
+        ("http://localhost:8502", "localhost:8501", None, False),
+        ("https://lab.school.example", "127.0.0.1:8501", "lab.school.example", True),
+        ("null", "localhost:8501", None, False),
+    ],
+)
+def test_only_our_own_pages_get_a_websocket(origin, host, address, ours):
+    """A page of another site must not drive this server, and must not make it ask outside for its address."""
+    assert web.own_origin(origin, host, address) is ours
+
+
+def test_a_foreign_websocket_is_closed_before_the_app_sees_it():
+    seen, sent = [], []
+
+    async def app(scope, receive, send):
+        seen.append(scope)
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        sent.append(message)
+
+    def connect(origin):
+        scope = {"type": "websocket", "headers": [(b"host", b"localhost:8501"), (b"origin", origin)]}
+        asyncio.run(web.OwnOrigin(app)(scope, receive, send))
+
+    connect(b"http://evil.example")
+    assert not seen and sent == [{"type": "websocket.close", "code": 1008}]
+    connect(b"http://localhost:8501")
+    assert len(seen) == 1
