@@ -48,7 +48,18 @@ def gpu() -> Device | None:
         name, mebibytes = rows[0][0].strip(), int(float(rows[0][1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None
-    return Device("gpu", name, len(usable_cores()), mebibytes * 2**20, True, len(rows))
+    count = _visible(len(rows))
+    return Device("gpu", name, len(usable_cores()), mebibytes * 2**20, True, count) if count else None
+
+
+def _visible(num_gpus: int) -> int:
+    """How many GPUs CUDA_VISIBLE_DEVICES leaves; as CUDA does, all from the first "-1" or empty entry on are dropped."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return num_gpus
+    entries = [entry.strip() for entry in chosen.split(",")]
+    kept = next((i for i, entry in enumerate(entries) if entry in ("", "-1")), len(entries))
+    return min(kept, num_gpus)
 
 
 def choose(device: str = "auto") -> Device:

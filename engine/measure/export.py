@@ -83,10 +83,9 @@ def _copies(trace: dict, pids: dict[str, int]) -> list[dict]:
         for begin, end, layers in transfer["parts"]:
             events.append(_complete(pids[transfer["to"]], 2, f"copy {request}", begin, end, layers=layers))
         flow = {"name": "KV transfer", "cat": "transfer", "id": f"{trace['schedule']}-{number}"}
-        arrives = _us(transfer["parts"][-1][0])
-        leaves = min(_leaves(trace, transfer), arrives)
-        events.append({**flow, "ph": "s", "pid": pids[transfer["from"]], "tid": 1, "ts": leaves})
-        events.append({**flow, "ph": "f", "bp": "e", "pid": pids[transfer["to"]], "tid": 2, "ts": arrives})
+        longest = max(transfer["parts"], key=lambda part: part[1] - part[0])
+        events.append({**flow, "ph": "s", "pid": pids[transfer["from"]], "tid": 1, "ts": _leaves(trace, transfer)})
+        events.append({**flow, "ph": "f", "bp": "e", "pid": pids[transfer["to"]], "tid": 2, "ts": _us(longest[0])})
     return events
 
 

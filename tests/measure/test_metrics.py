@@ -120,6 +120,13 @@ def test_of_several_long_prompts_the_worst_is_told():
     assert found["ttft_s"] == 5.0 and found["prefill_s"] == 4.0 and found["itl_max_s"] is None
 
 
+def test_decode_steps_are_those_without_a_prompt_in_them():
+    """With chunked steps among them, the yardstick of "how many decode steps a prefill lasts" would grow with the chunk."""
+    steps = [(0, 1, 0, 3), (1, 9, 64, 3), (9, 19, 100, 0)]
+    rows = [{"begin_s": b, "end_s": e, "prefill_tokens": p, "decode_tokens": d} for b, e, p, d in steps]
+    assert summarize(trace(steps=rows), kv_bytes_per_token=1, kv_capacity_bytes=1)["decode_step_p50_s"] == 1
+
+
 def test_every_name_of_a_time_or_size_has_its_unit():
     found = summarize(small_trace(), kv_bytes_per_token=10, kv_capacity_bytes=4096)
     counts = {"preemptions", "requests", "finished", "refused"}

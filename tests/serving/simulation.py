@@ -77,7 +77,7 @@ class FakeRunner:
             cell = source.read(fetch.source_blocks, position)
             for layer in layers:
                 self.worker.kv.write(mine, position, [layer], cell.get(layer))
-        self.worker.clock += self.rng.randint(0, world.copy_ns)
+        self.worker.clock += 1 + self.rng.randint(0, world.copy_ns)
         return {
             "type": "fetch",
             "index": fetch.index,
