@@ -21,22 +21,29 @@ class Prompt:
 
 
 class PromptWriter:
-    """Cuts consecutive passages out of a text; at its end it begins again (`repeated` tells).
+    """Cuts consecutive passages out of a text; once all of it was read it begins again (`repeated` tells).
 
     With a chat template a prompt is frame + task + passage + frame, else the passage alone. Passages are cut between
     tokens, so that every prompt has exactly the tokens asked for.
     """
 
-    def __init__(self, tokenizer: Tokenizer, text: str, *, seed: int = 0) -> None:
+    def __init__(self, tokenizer: Tokenizer, text: str, *, text_name: str = "own", seed: int = 0) -> None:
         self.tokenizer = tokenizer
         self.text = text
+        self.text_name = text_name
         self.repeated = False
-        self._characters = seed * 1009 % max(1, len(text))
+        self._place = seed * 1009 % max(1, len(text))
+        self._unread = len(text)
         self._ids: list[int] = []
+        self._ids_read = 0
         self._frame = self._split_template()
 
     def write(self, group: RequestGroup) -> Prompt:
-        """The next prompt of a kind. Raises LabError("prompt-too-short") if the frame alone is longer."""
+        """The next prompt of a kind.
+
+        Raises LabError("prompt-too-short") if the frame alone is longer, or LabError("text-too-short") if the text has
+        no tokens in this vocabulary.
+        """
         before_words, after_words = _TASKS.get(group.kind, _TASKS["chat"])
         if self._frame is None:
             passage = self._next_ids(group.prompt_tokens)
@@ -71,12 +78,16 @@ class PromptWriter:
 
     def _next_ids(self, count: int) -> list[int]:
         while len(self._ids) < count:
-            piece = self.text[self._characters : self._characters + max(4096, 8 * count)]
-            self._characters += len(piece)
-            if self._characters >= len(self.text):
-                self._characters = 0
-                self.repeated = True
-            self._ids += self._encode(piece)
+            if not self._unread:
+                if not self._ids_read:
+                    raise LabError("text-too-short", name=self.text_name, tokens=0, needed=count)
+                self._unread, self.repeated = len(self.text), True
+            piece = self.text[self._place : self._place + min(self._unread, max(4096, 8 * count))]
+            self._place = (self._place + len(piece)) % len(self.text)
+            self._unread -= len(piece)
+            ids = self._encode(piece)
+            self._ids_read += len(ids)
+            self._ids += ids
         taken, self._ids = self._ids[:count], self._ids[count:]
         return taken
 

@@ -19,6 +19,7 @@ SCHEDULES = ("unified", "chunked", "disaggregated")
 TRANSFERS = ("after", "layerwise")
 DEFAULT_WORKLOAD = "one-long-among-chats"
 MAX_TOTAL_TOKENS = 4_000_000
+MAX_ARRIVAL_S = 600.0  # a run is given up some minutes later
 
 _RANGES = {
     "chunk_tokens": (1, 1_000_000),
@@ -35,15 +36,18 @@ _GROUP_RANGES = {
     "count": (0, 256),
     "prompt_tokens": (1, 2_000_000),
     "output_tokens": (1, 100_000),
-    "arrival_s": (0.0, 3600.0),
-    "spacing_s": (0.0, 600.0),
+    "arrival_s": (0.0, MAX_ARRIVAL_S),
+    "spacing_s": (0.0, MAX_ARRIVAL_S),
 }
 _CHOICES = {"transfer": TRANSFERS, "device": ("auto", "cpu", "cuda"), "dtype": ("auto", "float32", "bfloat16")}
 
 
 @dataclass(frozen=True)
 class RequestGroup:
-    """Requests of one kind: `count` of them, the first at `arrival_s`, then one every `spacing_s` seconds."""
+    """Requests of one kind: `count` of them, the first at `arrival_s`, then one every `spacing_s` seconds.
+
+    kind: a word of the workload's own, once in a scenario; "long" prompts have metrics of their own.
+    """
 
     kind: str
     count: int
@@ -93,16 +97,27 @@ class SchedulesScenario:
                 raise LabError("scenario-value", field=name, value=_short(getattr(self, name)), expected="a name")
         if not isinstance(self.decompose, bool):
             raise LabError("scenario-value", field="decompose", value=_short(self.decompose), expected="true | false")
-        if not self.schedules or any(s not in SCHEDULES for s in self.schedules) or len(set(self.schedules)) < len(self.schedules):
+        names = self.schedules if isinstance(self.schedules, tuple) else ()
+        if not names or any(name not in SCHEDULES for name in names) or len(set(names)) < len(names):
             raise LabError("scenario-value", field="schedules", value=_short(self.schedules), expected=" | ".join(SCHEDULES))
         for group in self.groups:
-            for name, (low, high) in _GROUP_RANGES.items():
-                value = getattr(group, name)
-                _check_number(f"{group.kind}.{name}", value, low, high, whole=not isinstance(low, float))
+            self._check_group(group)
         if self.num_requests < 1:
             raise LabError("scenario-no-requests")
         if self.total_tokens > MAX_TOTAL_TOKENS:
             raise LabError("scenario-too-much", tokens=self.total_tokens, limit=MAX_TOTAL_TOKENS)
+
+    def _check_group(self, group: RequestGroup) -> None:
+        kinds = [other.kind for other in self.groups]
+        if not _is_word(group.kind) or kinds.count(group.kind) > 1:
+            expected = "a short word without dots, once in a scenario"
+            raise LabError("scenario-value", field="kind", value=_short(group.kind), expected=expected)
+        for name, (low, high) in _GROUP_RANGES.items():
+            value = getattr(group, name)
+            _check_number(f"{group.kind}.{name}", value, low, high, whole=not isinstance(low, float))
+        if group.arrival_s + group.spacing_s * max(0, group.count - 1) > MAX_ARRIVAL_S:
+            expected = f"such that the last of them comes within {MAX_ARRIVAL_S:.0f} s"
+            raise LabError("scenario-value", field=f"{group.kind}.spacing_s", value=group.spacing_s, expected=expected)
 
     @property
     def num_requests(self) -> int:
@@ -116,14 +131,17 @@ class SchedulesScenario:
         return next((group for group in self.groups if group.kind == kind), None)
 
     def as_dict(self) -> dict:
-        record = asdict(self)
-        record["groups"] = list(record["groups"])
+        """JSON-ready, and the same for equal scenarios (2 == 2.0, 0.0 == -0.0)."""
+        record = _with_floats(asdict(self), _RANGES)
+        record["groups"] = [_with_floats(group, _GROUP_RANGES) for group in record["groups"]]
         record["schedules"] = list(record["schedules"])
         return record
 
     @classmethod
     def from_dict(cls, record: Mapping) -> "SchedulesScenario":
         """Raises LabError("scenario-field" or "scenario-value") for anything that is not a scenario."""
+        if not isinstance(record, Mapping):
+            raise LabError("scenario-value", field="scenario", value=_short(record), expected="a table of settings")
         known = {field.name for field in fields(cls)}
         for name in record:
             if name not in known:
@@ -148,7 +166,7 @@ class SchedulesScenario:
         for name, value in changes.items():
             kind, _, part = name.partition(".")
             if name in plain:
-                updates[name] = tuple(value) if name == "schedules" and not isinstance(value, str) else value
+                updates[name] = tuple(value) if isinstance(value, list) else value
             elif kind in groups and part in _GROUP_RANGES:
                 groups[kind] = replace(groups[kind], **{part: value})
             else:
@@ -175,20 +193,31 @@ def workloads() -> dict[str, Workload]:
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
             settings = {key: data[key] for key in ("cpu", "gpu") if key in data}
-            found[data["name"]] = Workload(data["name"], data["title"], data["summary"], settings)
-        except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
-            raise LabError("workload-broken", path=path.name, why=repr(error)) from error
+            texts = [{language: data[key][language] for language in ("ko", "en")} for key in ("title", "summary")]
+            found[data["name"]] = Workload(data["name"], *texts, settings)
+            for device_class in ("cpu", "gpu"):
+                _preset(found[data["name"]], device_class)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, LabError) as error:
+            why = str(error) if isinstance(error, LabError) else repr(error)
+            raise LabError("workload-broken", path=path.name, why=why) from error
     return found
 
 
-def scenario_for(workload: str, device_class: str = "cpu", **changes: object) -> SchedulesScenario:
-    """The preset for a device class ("cpu" or "gpu"), with changes by name as in `SchedulesScenario.changed`."""
+def scenario_for(workload: str, device_class: str = "cpu", /, **changes: object) -> SchedulesScenario:
+    """The preset for a device class ("cpu" or "gpu"), with changes by name as in `SchedulesScenario.changed`.
+
+    Raises LabError("workload-unknown" or "workload-broken"), and as `changed` does.
+    """
     preset = workloads().get(workload)
     if preset is None:
         raise LabError("workload-unknown", name=_short(workload), known=", ".join(workloads()))
-    settings = dict(preset.settings.get(device_class) or next(iter(preset.settings.values())))
+    return _preset(preset, device_class).changed(changes)
+
+
+def _preset(preset: Workload, device_class: str) -> SchedulesScenario:
+    settings = dict(preset.settings.get(device_class) or list(preset.settings.values())[0])
     groups = tuple(RequestGroup(**group) for group in settings.pop("requests"))
-    return SchedulesScenario(workload=workload, groups=groups, **settings).changed(changes)
+    return SchedulesScenario(workload=preset.name, groups=groups, **settings)
 
 
 def parse_changes(pairs: list[str]) -> dict[str, object]:
@@ -203,7 +232,7 @@ def parse_changes(pairs: list[str]) -> dict[str, object]:
             raise LabError("scenario-value", field="--set", value=_short(pair), expected="key=value")
         try:
             changes[name.strip()] = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # not JSON, a number of thousands of digits, brackets without end
             changes[name.strip()] = text.split(",") if name.strip() == "schedules" else text
     return changes
 
@@ -215,6 +244,18 @@ def _check_number(name: str, value: object, low: float, high: float, *, whole: b
         raise LabError("scenario-value", field=name, value=_short(value), expected=f"{kind} from {low} to {high}")
 
 
+def _with_floats(record: dict, ranges: Mapping[str, tuple]) -> dict:
+    floats = {name for name, (low, _) in ranges.items() if isinstance(low, float)}
+    return {name: float(value) + 0.0 if name in floats else value for name, value in record.items()}
+
+
+def _is_word(kind: object) -> bool:
+    return isinstance(kind, str) and 0 < len(kind) <= 32 and kind.isprintable() and not set(kind) & set(" .=")
+
+
 def _short(value: object) -> str:
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # a number of thousands of digits
+        text = "a huge number"
     return text if len(text) <= 80 else text[:77] + "..."

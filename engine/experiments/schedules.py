@@ -218,7 +218,7 @@ class _Meter:
 
 def _write_requests(scenario: SchedulesScenario, text: str):
     """Requests in order of arrival, with their prompts; ids are kind-number."""
-    writer = PromptWriter(load_tokenizer(scenario.model), text, seed=scenario.seed)
+    writer = PromptWriter(load_tokenizer(scenario.model), text, text_name=scenario.text, seed=scenario.seed)
     rows = []
     prompts: dict[str, Prompt] = {}
     for group in scenario.groups:
