@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.attention import blockwise_attention, causal_attention, decode_attention
+from engine.model.attention import blockwise_attention, causal_attention, decode_attention, decode_attention_together
 
 
 def _plainly(q, keys, values, start):
@@ -48,6 +48,24 @@ def test_a_single_token_over_few_and_many_keys(total, dtype):
     wanted = _plainly(q, keys, values, total - 1)
     for found in (causal_attention(q, keys, values, total - 1), decode_attention(q[0], keys, values)[None]):
         assert (found.double() - wanted).abs().max() < (1e-5 if dtype == torch.float32 else 4e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("lengths", [(1, 1), (9, 7), (300, 299, 200), (600, 600, 600, 600), (900, 880, 1000)])
+def test_several_single_tokens_together(lengths, dtype):
+    """Sequences of unequal length that lie somewhere in one memory; a mask hides what the shorter ones have behind them."""
+    generator = torch.Generator().manual_seed(sum(lengths))
+    longest, distance = max(lengths), max(lengths) + 13
+    memory = torch.randn(3, len(lengths) * distance, 16, generator=generator).to(dtype)
+    keys = memory.as_strided((len(lengths), 3, longest, 16), (distance * 16, memory.stride(0), 16, 1))
+    q = torch.randn(len(lengths), 9, 16, generator=generator).to(dtype)
+    mask = torch.zeros(len(lengths), 1, 1, longest, dtype=dtype)
+    for i, length in enumerate(lengths):
+        mask[i, ..., length:] = float("-inf")
+    found = decode_attention_together(q, keys, keys.flip(-1), None if len(set(lengths)) == 1 else mask)
+    for i, length in enumerate(lengths):
+        wanted = _plainly(q[i : i + 1], keys[i], keys[i].flip(-1), length - 1)[0]
+        assert (found[i].double() - wanted).abs().max() < (1e-5 if dtype == torch.float32 else 4e-2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
