@@ -6,6 +6,7 @@ the user's changes. Every check a user can fail is here and raises a LabError, b
 
 import hashlib
 import json
+import secrets
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -235,6 +236,13 @@ def parse_changes(pairs: list[str]) -> dict[str, object]:
         except (ValueError, RecursionError):  # not JSON, a number of thousands of digits, brackets without end
             changes[name.strip()] = text.split(",") if name.strip() == "schedules" else text
     return changes
+
+
+def new_run_id() -> str:
+    """A name for a run that cannot be guessed; never with a dash in front, which a command line takes for an option."""
+    while (name := secrets.token_urlsafe(16)).startswith("-"):
+        pass
+    return name
 
 
 def _check_number(name: str, value: object, low: float, high: float, *, whole: bool) -> None:

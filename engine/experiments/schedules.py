@@ -5,7 +5,6 @@ imports no torch itself; only the workers do.
 """
 
 import platform
-import secrets
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,12 +17,13 @@ from statistics import median
 import engine
 from engine.errors import LabError
 from engine.experiments.prompts import Prompt, PromptWriter
-from engine.experiments.scenarios import SchedulesScenario
+from engine.experiments.scenarios import SchedulesScenario, new_run_id
 from engine.lock import device_lock
 from engine.measure.device import Device, choose, choose_dtype, usable_cores
 from engine.measure.metrics import LONG, median_of, summarize
 from engine.measure.trace import build_trace, output_tokens
-from engine.model.card import describe
+from engine.model.card import describe, find_checkpoint
+from engine.model.catalog import CATALOG
 from engine.model.load_tokenizer import load_tokenizer
 from engine.serving.cluster import Arrival, Cluster, SessionSettings
 from engine.serving.deployment import Deployment, cpu_deployment, cuda_deployment
@@ -140,7 +140,7 @@ def run_schedules(
         finally:
             if not cluster_for:
                 cluster.stop()
-    return {**result, "run_id": run_id or secrets.token_urlsafe(16)}
+    return {**result, "run_id": run_id or new_run_id()}
 
 
 def _measure(plan: Plan, cluster: Cluster, progress: Progress, on_record, cancelled) -> dict:
@@ -243,12 +243,14 @@ def _write_requests(scenario: SchedulesScenario, text: str):
 
 
 def _deploy(scenario: SchedulesScenario, device: Device, dtype: str) -> Deployment:
+    # Workers have a working directory of their own.
+    model = scenario.model if scenario.model in CATALOG else str(find_checkpoint(scenario.model).absolute())
     if device.device_class == "gpu":
-        return cuda_deployment(scenario.model, dtype, device.num_gpus)
+        return cuda_deployment(model, dtype, device.num_gpus)
     cores = usable_cores()
     if scenario.threads > len(cores):
         raise LabError("scenario-value", field="threads", value=scenario.threads, expected=f"at most {len(cores)} here")
-    return cpu_deployment(scenario.model, dtype, cores[: scenario.threads or len(cores)])
+    return cpu_deployment(model, dtype, cores[: scenario.threads or len(cores)])
 
 
 def _settings(plan: Plan, schedule: str) -> SessionSettings:
@@ -322,7 +324,7 @@ def _decompose(plan: Plan, cluster: Cluster, runs: dict, progress: Progress, can
     scheduling cost = chunked among the chats - chunked alone (the decodes that share its steps).
     """
     longs = [a for a, r in zip(plan.arrivals, plan.requests, strict=True) if r["kind"] == LONG]
-    if not longs or "chunked" not in runs:
+    if not longs or "chunked" not in runs or _refused(runs["chunked"][0], longs[0].request.index):
         return None
     alone = Arrival(0.0, replace(longs[0].request, index=0, output_tokens=1))
     seconds: dict[str, list[float]] = {"unified": [], "chunked": []}
@@ -340,6 +342,10 @@ def _decompose(plan: Plan, cluster: Cluster, runs: dict, progress: Progress, can
         "chunked_alone_s": chunked,
         "kernel_cost_s": chunked - whole,
     }
+
+
+def _refused(records: list[dict], index: int) -> bool:
+    return any(record["type"] == "Refused" and record["index"] == index for record in records)
 
 
 def _texts(plan: Plan, tokens: dict[str, dict]) -> dict:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine import texts
 from engine.errors import LabError
-from engine.experiments.scenarios import SchedulesScenario
+from engine.experiments.scenarios import SchedulesScenario, new_run_id
 from engine.measure.device import choose
 from engine.model.catalog import CATALOG
 from engine.service import store
@@ -75,7 +75,7 @@ class _Service:
         return self._states.get(job_id)
 
     def stop(self) -> None:
-        """End the service and its workers; waits for them."""
+        """End the service and its workers; waits for them. What had not ended yet has failed."""
         with self._lock:
             process, self._process = self._process, None
         if process is None:
@@ -86,9 +86,12 @@ class _Service:
         except (OSError, subprocess.TimeoutExpired):
             process.kill()  # its workers end when their stdin does
             process.wait()
+        with self._lock:
+            if self._process is None:
+                self._fail_active("it was stopped")
 
     def _start(self) -> None:
-        self._fail_active()  # whatever an earlier process had is lost
+        self._fail_active(_ending(self._process))  # whatever an earlier process had is lost
         self._process = subprocess.Popen(
             [sys.executable, "-m", "engine.service"],
             cwd=_ROOT,
@@ -102,21 +105,28 @@ class _Service:
 
     def _mirror(self, process: subprocess.Popen) -> None:
         for line in process.stdout:
-            record = json.loads(line)
+            try:
+                record = json.loads(line)
+            except ValueError:  # half a line: it was killed while it wrote
+                break
             job_id = record.pop("id")
             with self._lock:
                 self._states[job_id] = Status(**record)
         process.wait()
         with self._lock:
             if self._process is process:
-                self._fail_active()
+                self._fail_active(_ending(process))
 
-    def _fail_active(self) -> None:
-        code = self._process.poll() if self._process else None
-        error = LabError("service-gone", why=f"exit code {code}").as_dict()
+    def _fail_active(self, why: str) -> None:
+        error = LabError("service-gone", why=why).as_dict()
         for job_id, status in self._states.items():
             if status.active:
                 self._states[job_id] = replace(status, state="failed", error=error)
+
+
+def _ending(process: subprocess.Popen | None) -> str:
+    code = process.poll() if process else None
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
 _service = _Service()
@@ -145,7 +155,7 @@ def submit(scenario: SchedulesScenario) -> str:
         raise LabError("model-missing", name=scenario.model)
     if not text_ready(scenario.text):
         raise LabError("text-missing", name=scenario.text)
-    run_id = secrets.token_urlsafe(16)
+    run_id = new_run_id()
     _service.submit({"do": "submit", "id": run_id, "scenario": scenario.as_dict()})
     return run_id
 
@@ -169,7 +179,7 @@ def status(job_id: str) -> Status:
     known = _service.status(job_id)
     if known:
         return known
-    return Status("done", done=1.0) if result(job_id) else Status("unknown")
+    return Status("done", done=1.0) if store.exists(job_id) else Status("unknown")
 
 
 def result(run_id: str) -> dict | None:

@@ -8,6 +8,7 @@ go after a while without work. When stdin ends (the app is gone), everything end
 """
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ from engine.service import store
 
 _IDLE_S = 900
 _REPORT_EVERY_S = 0.1
+_CLOSE_S = 30
 
 
 @dataclass
@@ -171,9 +173,14 @@ def main() -> None:
     server = Server(write)
 
     def read() -> None:
-        for line in sys.stdin:
-            server.take(json.loads(line))
+        try:
+            for line in sys.stdin:
+                server.take(json.loads(line))
+        except (ValueError, TypeError, KeyError) as error:  # half a line: the app was killed while it wrote
+            print(f"not a request: {error!r}", file=sys.stderr)
         server.close()
+        time.sleep(_CLOSE_S)
+        os._exit(1)  # whatever still hangs must not outlive the app; workers end when their stdin does
 
     threading.Thread(target=read, daemon=True).start()
     server.work()

@@ -35,7 +35,7 @@ def read_result(path: Path) -> dict:
     """A result from any file. Raises LabError("run-unreadable") for what is not one."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LabError("run-unreadable", path=str(path), why=getattr(error, "strerror", None) or "not JSON") from error
     wanted = {"run_id": str, "kind": str, "manifest": dict, "schedules": dict}
     if not isinstance(result, dict) or any(not isinstance(result.get(key), kind) for key, kind in wanted.items()):
@@ -44,10 +44,13 @@ def read_result(path: Path) -> dict:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Under a temporary name first, flushed to disk, then renamed. Raises OSError, leaving nothing behind."""
+    """Under a temporary name first, flushed to disk, then renamed. Raises OSError, leaving nothing behind.
+
+    Bytes of a file name that are no text ("\\udcff" in Python) are written as the escape that JSON has for them.
+    """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
