@@ -31,9 +31,6 @@ MODEL = {
     "tokenizer-unsupported": "{path} uses a tokenizer this engine cannot rebuild exactly ({why}); use a model directory with a tokenizer.json instead.",
     "chat-template-missing": "The model '{name}' has no chat template, so it cannot take chat messages; give it plain text, or an instruct model.",
     "chat-template-broken": "The chat template of '{name}' could not be filled in: {why}; give plain text instead.",
-    "output-folder": "{path} cannot be written: its folder does not exist; create it first or give another path.",
-    "nothing-asked": "Nothing was asked for; give at least one of: {options}.",
-    "output-unwritable": "{path} could not be written: {why}; choose another place.",
     "tokens-bad": "{path} is not a usable list of token ids: {why}; it must be a JSON list of whole numbers from 0 to {limit}.",
 }
 
@@ -84,6 +81,7 @@ RUNS = {
     "job-not-allowed": "'{name}' cannot be chosen here: the app serves the models and texts it knows by name; use the command line for files of your own.",
     "run-unknown": "There is no run '{run_id}' here; check the link, or run the experiment again.",
     "run-unreadable": "{path} is not a result of this lab ({why}); give a file written with --json.",
+    "output-unwritable": "{path} could not be written: {why}; choose another place.",
     "output-folder": "{path} cannot be written: its folder does not exist; create it first or give another path.",
     "nothing-asked": "Nothing was asked for; give at least one of: {options}.",
     "store-unwritable": "The result could not be stored in {path} ({why}); free some disk space or set LAB_HOME to a folder on another disk.",

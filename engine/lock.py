@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -29,7 +29,7 @@ def device_lock(
     """Hold the device ("cpu", "cuda") while the block runs.
 
     `on_wait(holder)` is called once if somebody else has it. With `wait=False`, or once `cancelled`, raises
-    LabError("device-busy") instead of waiting on.
+    LabError("device-busy") instead of waiting on; LabError("data-folder") where no lock can be made.
     """
     folder = locks_dir()
     lock, card = FileLock(folder / f"{device}.lock"), folder / f"{device}.holder.json"
@@ -46,11 +46,15 @@ def device_lock(
                 on_wait(holder)
                 told = True
             time.sleep(0.1)
+        except (OSError, NotImplementedError) as error:
+            raise LabError("data-folder", path=str(folder), why=getattr(error, "strerror", None) or str(error)) from error
     try:
-        card.write_text(json.dumps({"pid": os.getpid(), "purpose": purpose}))
+        with suppress(OSError):  # the card is for the eye, the lock holds without it
+            card.write_text(json.dumps({"pid": os.getpid(), "purpose": purpose}))
         yield
     finally:
-        card.unlink(missing_ok=True)
+        with suppress(OSError):
+            card.unlink(missing_ok=True)
         lock.release()
 
 
@@ -58,5 +62,5 @@ def _holder(card: Path) -> str:
     try:
         facts = json.loads(card.read_text())
         return f"{facts['purpose']} (process {facts['pid']})"
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError):
         return "another process"

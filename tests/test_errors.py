@@ -34,6 +34,21 @@ def test_every_code_has_a_sentence_with_its_facts():
         assert facts is None or wanted <= facts, f"{place}: '{code}' lacks {wanted - facts}"
 
 
+def test_no_code_is_defined_twice_or_never_raised():
+    """Of two sentences for one code the reader gets whichever came last; one that nobody raises is maintained for nothing."""
+    tree = ast.parse((ENGINE / "errors.py").read_text(encoding="utf-8"))
+    defined = [key.value for node in tree.body if isinstance(node, ast.Assign) for key in getattr(node.value, "keys", ()) if key]
+    assert sorted(defined) == sorted(set(defined)) == sorted(MESSAGES)
+    mentioned = {
+        node.value
+        for path in ENGINE.rglob("*.py")
+        if path.name != "errors.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert set(MESSAGES) <= mentioned
+
+
 @pytest.mark.parametrize("code", MESSAGES)
 def test_a_sentence_is_one_line_and_ends(code):
     assert "\n" not in MESSAGES[code] and len(MESSAGES[code]) > 30
