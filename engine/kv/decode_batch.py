@@ -8,9 +8,9 @@ cache as it lies, with nothing copied. What a shorter one has behind its end is 
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional as F
 
 from engine.kv.storage import KVStorage
+from engine.model.attention import decode_attention_together
 
 # A shorter sequence is read to the length of the longest: beyond this ratio separate calls are cheaper.
 _MOST_UNEQUAL = 2
@@ -59,10 +59,8 @@ class BatchedDecodes:
 
     def __call__(self, layer: int, q: torch.Tensor) -> torch.Tensor:
         """q [sequences, heads, head_dim] -> the same shape."""
-        count, heads, width = q.shape
         keys, values = self._strided(self.memory[0, layer]), self._strided(self.memory[1, layer])
-        grouped = q.reshape(count, keys.shape[1], heads // keys.shape[1], width)
-        return F.scaled_dot_product_attention(grouped, keys, values, attn_mask=self.mask).reshape(count, heads, width)
+        return decode_attention_together(q, keys, values, self.mask)
 
     def _strided(self, layer: torch.Tensor) -> torch.Tensor:
         """[kv_heads, slots, head_dim] seen as [sequences, kv_heads, longest, head_dim]."""
