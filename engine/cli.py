@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 it could not be done (one line on stderr says why and what
 
 import argparse
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         arguments.command(arguments)
+        sys.stdout.flush()
     except LabError as error:
         print(f"engine: {error}", file=sys.stderr)
         return DEVICE_BUSY if error.code == "device-busy" else 1
@@ -29,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         print("engine: interrupted; nothing was stored", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has enough
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails again
         return 0
     return 0
 
@@ -102,8 +104,8 @@ def _run_schedules(arguments: argparse.Namespace) -> None:
     _check_writable(arguments.json)
     result = run_schedules(scenario, progress=_ProgressLine(), wait=not arguments.no_wait)
     store.save(result)
-    _write(arguments.json, json.dumps(result, ensure_ascii=False))
     print(f"run {result['run_id']}", file=sys.stderr)
+    _write(arguments.json, json.dumps(result, ensure_ascii=False))
 
 
 def _workloads(_: argparse.Namespace) -> None:
@@ -156,16 +158,19 @@ def _trace(arguments: argparse.Namespace) -> None:
     from engine.measure.export import to_chrome, to_csv
     from engine.service import store
 
-    path = Path(arguments.run)
-    result = store.read_result(path) if path.is_file() else store.load(arguments.run)
-    if result is None:
-        raise LabError("run-unknown", run_id=arguments.run[:80])
     if not arguments.chrome and not arguments.csv:
         raise LabError("nothing-asked", options="--chrome OUT, --csv OUT")
+    result = store.read_result(Path(arguments.run)) if _is_file(arguments.run) else store.load(arguments.run)
+    if result is None:
+        raise LabError("run-unknown", run_id=arguments.run[:80])
+    try:
+        chrome, rows = json.dumps(to_chrome(result)), to_csv(result)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise LabError("run-unreadable", path=arguments.run, why=f"its trace is damaged: {error!r}"[:200]) from error
     if arguments.chrome:
-        _write(arguments.chrome, json.dumps(to_chrome(result)))
+        _write(arguments.chrome, chrome)
     if arguments.csv:
-        _write(arguments.csv, to_csv(result))
+        _write(arguments.csv, rows)
 
 
 def _logits(arguments: argparse.Namespace) -> None:
@@ -192,6 +197,13 @@ def _bench(arguments: argparse.Namespace) -> None:
         _write(arguments.json, json.dumps(figures, indent=2))
 
 
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # too long for a file name
+        return False
+
+
 class _ProgressLine:
     """Progress on stderr: one line that is rewritten on a terminal, a line per phase elsewhere."""
 
@@ -213,21 +225,33 @@ class _ProgressLine:
 
 
 def _check_writable(out: str) -> None:
-    """Before minutes of measuring: is there a folder to write to? Raises LabError("output-folder")."""
-    if out != "-" and not Path(out).absolute().parent.is_dir():
-        raise LabError("output-folder", path=out)
+    """Before minutes of measuring: can it be written there? Raises LabError("output-folder" or "output-unwritable")."""
+    if out == "-":
+        return
+    path = Path(out)
+    try:
+        if not path.absolute().parent.is_dir():
+            raise LabError("output-folder", path=out)
+        if path.is_dir():
+            raise LabError("output-unwritable", path=out, why="it is a folder")
+        if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+            raise LabError("output-unwritable", path=out, why="permission denied")
+    except OSError as error:
+        raise LabError("output-unwritable", path=out, why=error.strerror or str(error)) from error
 
 
 def _write(out: str, text: str) -> None:
     if out == "-":
-        print(text)
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # JSON is UTF-8, whatever the terminal
+        print(text.removesuffix("\n"), flush=True)
         return
     from engine.service.store import write_atomically
 
     path = Path(out)
     try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")  # a pipe or /dev/null: written to, never replaced
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            # A pipe, /dev/null, /dev/stdout (a link, maybe to a file): written to, never replaced.
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
         else:
             write_atomically(path, text)
     except OSError as error:

@@ -1,0 +1,403 @@
+"""The command line as a Unix user meets it: exit codes, one line for an error, JSON that keeps its promises."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine import cli
+from engine.lock import device_lock
+from engine.measure import device
+from tests.measure.test_export import check_trace_event_format
+from tests.measure.traces import small_result
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = ["--model", "random-tiny", "--device", "cpu", "--dtype", "float32", "--set", "text=korean"]
+ALONE = [*TINY, "--set", "schedules=unified"]
+ENDLESS = [*ALONE, "--set", "chat.count=1", "--set", "chat.output_tokens=8000", "--set", "long.count=0"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A data folder of its own: locks, runs and fetched files of the user are not touched."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def start(home, tmp_path):
+    """Begin a command in a folder of its own, in a process group of its own; it is ended after the test."""
+    begun = []
+
+    def make(*arguments, **options):
+        environment = {**os.environ, "LAB_HOME": str(home), "PYTHONPATH": str(ROOT), **options.pop("env", {})}
+        defaults = dict(cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        begun.append(subprocess.Popen([sys.executable, "-m", "engine", *arguments], env=environment, **(defaults | options)))
+        return begun[-1]
+
+    yield make
+    for process in begun:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture
+def lab(start):
+    """Run a command to its end: (exit code, stdout, lines of stderr)."""
+
+    def run(*arguments, **options):
+        process = start(*arguments, **options)
+        out, err = process.communicate(timeout=90)
+        return process.returncode, (out or b"").decode(), (err or b"").decode().splitlines()
+
+    return run
+
+
+@pytest.fixture
+def inside(home, tmp_path, monkeypatch, capsys):
+    """The same within this process, for what ends before any work: quick enough for many cases."""
+
+    def run(*arguments, env=()):
+        for name, value in {"LAB_HOME": str(home), **dict(env)}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+        monkeypatch.setattr(device, "gpu", lambda: None)
+        try:
+            code = cli.main(list(arguments))
+        except SystemExit as ended:
+            code = ended.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err.splitlines()
+
+    return run
+
+
+def assert_one_line(code, out, err, *words, wanted=1):
+    """The failure of a good command: its code, nothing on stdout, one line on stderr, no traceback."""
+    assert code == wanted, err
+    assert out == "" and len(err) == 1 and err[0].startswith("engine: "), err
+    assert all(word in err[0] for word in words), err
+
+
+class TestListings:
+    def test_workloads(self, lab):
+        code, out, err = lab("workloads")
+        assert code == 0 and err == []
+        assert [line.split()[0] for line in out.splitlines()] == ["one-long-among-chats", "quick", "two-long", "all-short", "bursty"]
+
+    def test_models(self, lab):
+        code, out, _ = lab("models", "--json")
+        models = {model["name"]: model for model in json.loads(out)}
+        assert code == 0 and set(models) >= {"smollm2-135m-instruct", "random-1b", "random-tiny"}
+        assert models["random-tiny"]["ready"] and not models["smollm2-135m-instruct"]["ready"]
+        assert models["smollm2-135m-instruct"]["parameters"] == 134_515_008
+        code, out, _ = lab("models")
+        assert code == 0 and "python -m engine fetch smollm2-135m-instruct" in out
+
+    def test_devices(self, lab):
+        code, out, _ = lab("devices", "--json")
+        devices = json.loads(out)
+        assert code == 0 and devices[-1]["class"] == "cpu" and devices[-1]["cores"] >= 1 and devices[-1]["memory_bytes"] > 2**28
+        assert lab("devices")[1].splitlines()[-1].startswith("cpu ")
+
+    def test_a_reader_that_has_enough_is_no_error(self, start):
+        """`| head` closes the pipe: no traceback, and not the interpreter's own complaint at exit."""
+        reading, writing = os.pipe()
+        os.close(reading)
+        process = start("models", "--json", stdout=writing)
+        os.close(writing)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0 and err == b""
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        "arguments",
+        [[], ["nonsense"], ["run"], ["run", "nonsense"], ["run", "schedules"], ["run", "schedules", "--json"], ["run", "schedules", "--json", "-", "--device", "tpu"],
+         ["trace"], ["logits", "x"], ["run", "schedules", "--json", "-", "--nonsense"], ["fetch"]],
+        ids=" ".join,
+    )  # fmt: skip
+    def test_a_wrong_command_is_2_with_its_usage(self, inside, arguments):
+        code, out, err = inside(*arguments)
+        assert code == 2 and out == "" and err[0].startswith("usage: python -m engine")
+
+    def test_help_is_no_error(self, inside):
+        code, out, _ = inside("run", "schedules", "--help")
+        assert code == 0 and "--workload" in out and "--json" in out
+
+
+def test_an_error_is_one_line_from_outside_too(lab):
+    """As the cases below see it from within: the interpreter adds nothing."""
+    assert_one_line(*lab("run", "schedules", "--workload", "nonsense", "--json", "-"), "workload 'nonsense'")
+    assert lab("nonsense")[0] == 2
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        "arguments, words",
+        [
+            (["--workload", "nonsense"], ["workload 'nonsense'", "quick"]),
+            (["--model", "nonsense"], ["'nonsense'", "random-tiny"]),
+            (["--model", "smollm2-135m-instruct"], ["fetch smollm2-135m-instruct"]),
+            (["--set", "nonsense=5"], ["'nonsense'", "long.prompt_tokens"]),
+            (["--set", "workload=quick"], ["'workload'"]),
+            (["--set", "device_class=gpu"], ["'device_class'"]),
+            (["--set", "long.prompt_tokens"], ["key=value"]),
+            (["--set", "long.prompt_tokens=0"], ["long.prompt_tokens = 0", "from 1"]),
+            (["--set", "long.prompt_tokens=" + "9" * 5000], ["long.prompt_tokens"]),
+            (["--set", "schedules=5"], ["schedules"]),
+            (["--set", "schedules=unified,nonsense"], ["schedules"]),
+            (["--set", "seed=" + "[" * 50_000], ["seed"]),
+            (["--set", "text=/no/such/file"], ["text", "/no/such/file"]),
+            (["--set", "long.prompt_tokens=9000"], ["9000", "8192"]),
+            (["--set", "threads=200"], ["threads"]),
+            (["--set", "chat.count=0", "--set", "long.count=0"], ["no requests"]),
+            (["--device", "cuda"], ["device 'cuda'"]),
+            (["--json", "/no/such/folder/out.json"], ["/no/such/folder/out.json", "folder does not exist"]),
+            (["--json", "/"], ["folder"]),
+            (["--json", ""], ["folder"]),
+            (["--json", "x" * 300], ["could not be written", "too long"]),
+        ],
+        ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else None,
+    )  # fmt: skip
+    def test_what_cannot_be_is_one_line_before_anything_starts(self, inside, arguments, words):
+        """Never a traceback, and never only after minutes of measuring."""
+        code, out, err = inside("run", "schedules", "--json", "-", *TINY, *arguments)
+        assert_one_line(code, out, err, *words)
+        assert len(err[0]) < 1000
+
+    @pytest.mark.parametrize(
+        "name", ["AbCdEfGhIjKlMnOpQrStUv", "../../etc/passwd", "/etc/passwd", "", "x" * 5000, "가", ".", "no\nsuch"], ids=lambda name: repr(name)[:24]
+    )
+    def test_a_run_that_is_not_there(self, inside, name):
+        code, out, err = inside("trace", name, "--csv", "-")
+        assert_one_line(code, out, err)
+
+    @pytest.mark.parametrize(
+        "content",
+        ["", "{", "[]", "[" * 100_000, json.dumps({"run_id": "x", "kind": "x", "manifest": {}, "schedules": {"unified": 5}}),
+         json.dumps({"run_id": "x", "kind": "x", "manifest": {}, "schedules": {"unified": {"trace": {"requests": [{}]}, "resources": []}}})],
+        ids=lambda content: content[:20],
+    )  # fmt: skip
+    def test_a_file_that_is_no_result(self, inside, tmp_path, content):
+        """Cut, or made by something else: named, with the reason."""
+        (tmp_path / "result.json").write_text(content)
+        code, out, err = inside("trace", "result.json", "--chrome", "-")
+        assert_one_line(code, out, err, "result.json")
+
+    def test_an_export_of_nothing(self, inside, tmp_path):
+        (tmp_path / "result.json").write_text(json.dumps(small_result()))
+        assert_one_line(*inside("trace", "result.json"), "--chrome", "--csv")
+
+    def test_an_unknown_fetch(self, inside):
+        assert_one_line(*inside("fetch", "nonsense"), "nonsense", "kjv")
+
+    def test_a_data_folder_that_cannot_be(self, inside, tmp_path):
+        (tmp_path / "file").write_text("")
+        assert_one_line(*inside("run", "schedules", "--json", "-", *TINY, env={"LAB_HOME": str(tmp_path / "file")}), "LAB_HOME")
+
+
+@pytest.fixture(scope="module")
+def quick(home, tmp_path_factory):
+    """The quick workload on the tiny model, with all schedules: run once, read by many."""
+    folder = tmp_path_factory.mktemp("quick")
+    command = [sys.executable, "-m", "engine", "run", "schedules", "--workload", "quick", *TINY, "--set", "decompose=true", "--json", "-"]
+    environment = {**os.environ, "LAB_HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=110)
+    assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+def ids_of(result) -> set[str]:
+    return {f"{group['kind']}-{n}" for group in result["manifest"]["scenario"]["groups"] for n in range(group["count"])}
+
+
+def outputs_of(result) -> int:
+    return sum(group["count"] * group["output_tokens"] for group in result["manifest"]["scenario"]["groups"])
+
+
+class TestRun:
+    def test_stdout_is_the_result_and_nothing_else(self, quick, home):
+        """In UTF-8 whatever the terminal's encoding, as JSON is; words go to stderr, with the run's id at the end."""
+        result = json.loads(quick.stdout.decode("utf-8"))
+        assert quick.stderr.decode().splitlines()[-1] == f"run {result['run_id']}"
+        stored = json.loads((home / "runs" / f"{result['run_id']}.json").read_text(encoding="utf-8"))
+        assert stored == result
+        assert "measuring schedule=chunked repeat=1 repeats=1" in quick.stderr.decode()
+
+    def test_metrics_as_promised(self, quick):
+        """Units in the names, the chats' worst gap and the long prompt's TTFT where others look for them."""
+        result = json.loads(quick.stdout)
+        assert list(result["schedules"]) == ["unified", "chunked", "disaggregated"]
+        for schedule, entry in result["schedules"].items():
+            metrics = entry["metrics"]
+            assert 0 < metrics["itl_p50_s"] <= metrics["itl_p99_s"] <= metrics["itl_max_s"] < 60
+            assert 0 < metrics["prefill_s"] <= metrics["ttft_s"] < metrics["makespan_s"]
+            assert metrics["finished"] == metrics["requests"] == len(ids_of(result)) and metrics["refused"] == 0
+            assert metrics["output_tokens"] == outputs_of(result)
+            assert 0 < metrics["kv_peak_bytes"] <= metrics["kv_capacity_bytes"] <= result["manifest"]["scenario"]["kv_bytes"]
+            moved = sum(r["prompt_tokens"] for r in entry["trace"]["requests"]) * 256 if schedule == "disaggregated" else 0
+            assert metrics["transfer_bytes"] == moved, "256 bytes of KV for every token of every prompt, once"
+            assert set(metrics) == set(entry["spread"]) and entry["spread"]["itl_max_s"] == [metrics["itl_max_s"]] * 2
+        units = ("_s", "_bytes", "_tokens", "_tokens_per_s")
+        counts = {"preemptions", "refused", "finished", "requests"}
+        assert all(name.endswith(units) or name in counts for name in metrics)
+
+    def test_manifest_and_resources(self, quick):
+        """What a run needs to be made again, and what each schedule was given."""
+        result = json.loads(quick.stdout)
+        manifest = result["manifest"]
+        assert result["format"] == 1 and result["kind"] == "schedules" and result["provenance"] == "measured" and len(result["run_id"]) == 22
+        assert manifest["scenario"]["workload"] == "quick" and manifest["scenario"]["model"] == "random-tiny" and manifest["seed"] == 0
+        assert manifest["dtype"] == "float32" and manifest["device"]["class"] == "cpu" and manifest["order"] == [list(result["schedules"])]
+        assert len(manifest["text"]["sha256"]) == 64 and manifest["text"]["language"] == "ko" and manifest["model"]["kv_bytes_per_token"] == 256
+        assert {"python", "torch", "numpy", "platform", "engine"} <= set(manifest["versions"])
+        given = {s: [(r["worker"], r["role"], r["threads"]) for r in e["resources"]] for s, e in result["schedules"].items()}
+        cores = manifest["threads"]
+        assert given["unified"] == [("engine-0", "unified", cores)] and given["chunked"] == [("engine-0", "chunked", cores)]
+        assert [(w, r) for w, r, _ in given["disaggregated"]] == [("prefill-0", "prefill"), ("decode-0", "decode")]
+        assert sum(threads for *_, threads in given["disaggregated"]) == max(2, cores)
+        for entry in result["schedules"].values():
+            assert sum(r["kv_capacity_bytes"] for r in entry["resources"]) == entry["metrics"]["kv_capacity_bytes"]
+
+    def test_trace_texts_and_agreement(self, quick):
+        """The trace speaks of the requests by index, the texts by id; in float32 the schedules write the same."""
+        result = json.loads(quick.stdout)
+        ids = ids_of(result)
+        assert "long-0" in ids and "chat-3" in ids
+        assert set(result["texts"]) == set(result["agreement"]) == ids
+        for schedule, entry in result["schedules"].items():
+            trace = entry["trace"]
+            assert trace["schedule"] == schedule and trace["repeat"] == 0 and {r["id"] for r in trace["requests"]} == ids
+            assert {r["status"] for r in trace["requests"]} == {"finished"}
+            computed = sum(length for step in trace["steps"] for _, _, length in step["slices"])
+            assert computed == sum(r["prompt_tokens"] + r["output_tokens"] - 1 for r in trace["requests"])
+            if schedule == "chunked":
+                chunk_tokens = result["manifest"]["scenario"]["chunk_tokens"]
+                assert max(step["prefill_tokens"] for step in trace["steps"]) == chunk_tokens
+        for request_id in ids:
+            texts = result["texts"][request_id]
+            assert texts["prompt"] and isinstance(texts["unified"], str)
+            for schedule in ("chunked", "disaggregated"):
+                difference = result["agreement"][request_id][schedule]
+                assert difference is None or difference["near_tie"], "other tokens, and no near-tie to explain it"
+                assert difference is not None or texts[schedule] == texts["unified"]
+        costs = result["chunking"]
+        assert costs["chunk_tokens"] == chunk_tokens and costs["whole_prefill_s"] > 0
+        assert costs["kernel_cost_s"] == pytest.approx(costs["chunked_alone_s"] - costs["whole_prefill_s"])
+        assert costs["scheduling_cost_s"] == pytest.approx(costs["chunked_served_s"] - costs["chunked_alone_s"])
+
+    def test_trace_exports_of_a_stored_run(self, quick, lab, tmp_path):
+        run_id = json.loads(quick.stdout)["run_id"]
+        code, out, err = lab("trace", run_id, "--chrome", "trace.json", "--csv", "tokens.csv")
+        assert (code, out, err) == (0, "", [])
+        check_trace_event_format(json.loads((tmp_path / "trace.json").read_text()))
+        rows = list(csv.DictReader((tmp_path / "tokens.csv").open()))
+        assert len(rows) == 3 * outputs_of(json.loads(quick.stdout)) and {row["run_id"] for row in rows} == {run_id}
+
+    def test_a_long_prompt_that_is_refused_and_a_model_in_this_folder(self, lab, tmp_path):
+        """Chunking's cost cannot be told then: that used to end the run with a traceback, after all the measuring. And
+        workers must find a path that is relative to where the user is."""
+        from tests.model.checkpoints import write_directory
+
+        write_directory(tmp_path / "my-model", settings={"max_position_embeddings": 8192, "num_key_value_heads": 4})
+        code, out, err = lab(
+            "run", "schedules", "--workload", "quick", *TINY, "--model", "./my-model", "--set", "schedules=unified,chunked", "--set", "kv_bytes=1048576",
+            "--set", "long.prompt_tokens=3000", "--set", "decompose=true", "--set", "chat.output_tokens=5", "--json", "out.json",
+        )  # fmt: skip
+        assert code == 0, err
+        result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        assert result["chunking"] is None
+        metrics = result["schedules"]["chunked"]["metrics"]
+        assert (metrics["refused"], metrics["finished"], metrics["ttft_s"]) == (1, len(ids_of(result)) - 1, None)
+        (reason,) = [r["reason"] for r in result["schedules"]["unified"]["trace"]["requests"] if r["status"] == "refused"]
+        assert reason["code"] == "request-never-fits" and reason["facts"]["tokens"] >= 3000
+
+
+class TestOutput:
+    """`trace` writes as `run` does, without the wait."""
+
+    @pytest.fixture
+    def export(self, lab, tmp_path):
+        (tmp_path / "result.json").write_text(json.dumps(small_result()))
+        return lambda out, **options: lab("trace", "result.json", "--csv", out, **options)
+
+    def test_devices_and_links_are_written_to_and_never_replaced(self, export, tmp_path):
+        """Written beside and renamed over, /dev/null would become a file: on a server, for everybody."""
+        link, target = tmp_path / "null", tmp_path / "target.csv"
+        link.symlink_to("/dev/null")
+        assert export(str(link)) == (0, "", []) and link.is_symlink() and os.stat("/dev/null").st_rdev
+        link.unlink()
+        target.write_text("old")
+        link.symlink_to(target)
+        assert export(str(link))[0] == 0 and link.is_symlink() and target.read_text().startswith("run_id,")
+
+    def test_dev_stdout_is_stdout_even_into_a_file(self, export, tmp_path):
+        """/dev/stdout is a link to the file then; it used to be replaced by a file of its own."""
+        before = os.readlink("/dev/stdout")
+        code, out, _ = export("/dev/stdout")
+        assert code == 0 and out.startswith("run_id,")
+        with (tmp_path / "redirected.csv").open("wb") as file:
+            assert export("/dev/stdout", stdout=file)[0] == 0
+        assert (tmp_path / "redirected.csv").read_text() == out
+        assert os.readlink("/dev/stdout") == before
+
+    def test_a_pipe_is_written_to(self, start, tmp_path):
+        (tmp_path / "result.json").write_text(json.dumps(small_result()))
+        os.mkfifo(tmp_path / "pipe")
+        process = start("trace", "result.json", "--csv", "pipe")
+        assert (tmp_path / "pipe").read_text().startswith("run_id,")
+        assert process.wait(timeout=10) == 0 and (tmp_path / "pipe").is_fifo()
+
+    def test_a_full_disk_is_one_line(self, export):
+        code, out, err = export("/dev/full")
+        assert_one_line(code, out, err, "/dev/full", "No space left")
+
+    def test_a_folder_that_is_not_there_is_one_line_and_leaves_nothing(self, export, tmp_path):
+        assert_one_line(*export("no/such/folder/x.csv"), "no/such/folder/x.csv")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json"]
+
+    def test_the_dash_is_stdout(self, export):
+        code, out, err = export("-")
+        assert code == 0 and err == [] and len(list(csv.reader(io.StringIO(out)))) == 9
+
+
+def family_of(process, seconds=60) -> list[psutil.Process]:
+    """Wait until it measures; all its processes then."""
+    for line in process.stderr:
+        if line.startswith(b"measuring"):
+            parent = psutil.Process(process.pid)
+            return [parent, *parent.children(recursive=True)]
+    raise AssertionError("it ended before it measured")
+
+
+def test_a_busy_device_is_75_with_its_holder(lab, home, monkeypatch):
+    """A script must be able to tell "later" from "never"."""
+    monkeypatch.setenv("LAB_HOME", str(home))
+    with device_lock("cpu", "a test of ours"):
+        code, out, err = lab("run", "schedules", *ALONE, "--no-wait", "--json", "-")
+    assert_one_line(code, out, err, "a test of ours", str(os.getpid()), wanted=75)
+
+
+@pytest.mark.parametrize("number, to_group", [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_interrupted_is_130_and_leaves_nothing(start, home, tmp_path, number, to_group):
+    """Ctrl-C reaches the workers too, a stopping system only the command: no traceback, no worker, no half result."""
+    runs = set((home / "runs").glob("*")) if (home / "runs").exists() else set()
+    process = start("run", "schedules", *ENDLESS, "--json", "out.json")
+    family = family_of(process)
+    assert len(family) == 2
+    (os.killpg if to_group else os.kill)(process.pid, number)
+    assert process.wait(timeout=15) == 130
+    assert process.stderr.read() == b"engine: interrupted; nothing was stored\n"
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert alive == [] and not (tmp_path / "out.json").exists()
+    assert runs == (set((home / "runs").glob("*")) if (home / "runs").exists() else set())
+    assert not (home / "locks" / "cpu.holder.json").exists()
