@@ -1,6 +1,7 @@
 """The command line as a Unix user meets it: exit codes, one line for an error, JSON that keeps its promises."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -342,13 +343,14 @@ class TestOutput:
 
     def test_dev_stdout_is_stdout_even_into_a_file(self, export, tmp_path):
         """/dev/stdout is a link to the file then; it used to be replaced by a file of its own."""
-        before = os.readlink("/dev/stdout")
-        code, out, _ = export("/dev/stdout")
+        link = tmp_path / "stdout"  # in place of /dev/stdout: a mistake here must not cost the machine its own
+        link.symlink_to("/dev/fd/1")
+        code, out, _ = export(str(link))
         assert code == 0 and out.startswith("run_id,")
         with (tmp_path / "redirected.csv").open("wb") as file:
-            assert export("/dev/stdout", stdout=file)[0] == 0
+            assert export(str(link), stdout=file)[0] == 0
         assert (tmp_path / "redirected.csv").read_text() == out
-        assert os.readlink("/dev/stdout") == before
+        assert link.is_symlink()
 
     def test_a_pipe_is_written_to(self, start, tmp_path):
         (tmp_path / "result.json").write_text(json.dumps(small_result()))
@@ -357,9 +359,15 @@ class TestOutput:
         assert (tmp_path / "pipe").read_text().startswith("run_id,")
         assert process.wait(timeout=10) == 0 and (tmp_path / "pipe").is_fifo()
 
-    def test_a_full_disk_is_one_line(self, export):
-        code, out, err = export("/dev/full")
-        assert_one_line(code, out, err, "/dev/full", "No space left")
+    def test_a_full_disk_is_one_line_and_leaves_the_old_file(self, inside, tmp_path, monkeypatch):
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        (tmp_path / "result.json").write_text(json.dumps(small_result()))
+        (tmp_path / "tokens.csv").write_text("old")
+        monkeypatch.setattr("engine.service.store.os.fsync", full)
+        assert_one_line(*inside("trace", "result.json", "--csv", "tokens.csv"), "tokens.csv", "No space left")
+        assert (tmp_path / "tokens.csv").read_text() == "old" and len(list(tmp_path.iterdir())) == 2
 
     def test_a_folder_that_is_not_there_is_one_line_and_leaves_nothing(self, export, tmp_path):
         assert_one_line(*export("no/such/folder/x.csv"), "no/such/folder/x.csv")
