@@ -113,7 +113,7 @@ class TestListings:
         """`| head` closes the pipe: no traceback, and not the interpreter's own complaint at exit."""
         reading, writing = os.pipe()
         os.close(reading)
-        process = start("models", "--json", stdout=writing)
+        process = start("models", "--json", stdout=writing, env={"PYTHONUNBUFFERED": ""})
         os.close(writing)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0 and err == b""
@@ -355,9 +355,12 @@ class TestOutput:
     def test_a_pipe_is_written_to(self, start, tmp_path):
         (tmp_path / "result.json").write_text(json.dumps(small_result()))
         os.mkfifo(tmp_path / "pipe")
-        process = start("trace", "result.json", "--csv", "pipe")
-        assert (tmp_path / "pipe").read_text().startswith("run_id,")
-        assert process.wait(timeout=10) == 0 and (tmp_path / "pipe").is_fifo()
+        reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            assert start("trace", "result.json", "--csv", "pipe").wait(timeout=20) == 0
+            assert os.read(reading, 7) == b"run_id," and (tmp_path / "pipe").is_fifo()
+        finally:
+            os.close(reading)
 
     def test_a_full_disk_is_one_line_and_leaves_the_old_file(self, inside, tmp_path, monkeypatch):
         def full(*_):
