@@ -1,0 +1,213 @@
+"""The Schedules experiment around its workers: order, medians, progress, costs, agreement; the workers are simulated."""
+
+import json
+from statistics import median
+
+import pytest
+
+from engine.errors import LabError
+from engine.experiments import schedules as experiment
+from engine.experiments.scenarios import RequestGroup, SchedulesScenario
+from engine.experiments.schedules import run_schedules
+from engine.lock import device_lock
+from engine.serving.cluster import Cancelled
+from engine.serving.policies import Limits
+from tests.serving.simulation import World
+
+BASE = SchedulesScenario(
+    "test", (RequestGroup("chat", 3, 20, 12), RequestGroup("long", 1, 90, 4, arrival_s=0.1)), model="random-tiny", text="korean", chunk_tokens=16,
+    kv_bytes=1 << 20, device="cpu", dtype="float32",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+
+
+class Simulated:
+    """A cluster whose workers are the simulation. `change(schedule, records)` may alter what they report."""
+
+    def __init__(self, change=lambda schedule, records: records):
+        self.change = change
+        self.served, self.groups, self.stopped = [], None, False
+        self.facts = {name: {"clock_offset_ns": 0} for name in ("engine-0", "prefill-0", "decode-0")}
+
+    def start(self, groups, *, cancelled):
+        self.groups = groups
+
+    def stop(self):
+        self.stopped = True
+
+    def serve(self, arrivals, settings, *, on_record=lambda record: None, cancelled=lambda: False):
+        self.served.append((settings.schedule, len(arrivals)))
+        world = World(
+            settings.schedule, [(int(a.at_s * 1000), a.request) for a in arrivals], blocks=settings.entry_blocks, block_tokens=settings.block_tokens,
+            chunk=settings.chunk_tokens, limits=Limits(settings.max_batch_requests, settings.max_prefill_tokens), seed=len(self.served),
+            lease_ns=10**9, layerwise=settings.layerwise,
+        )  # fmt: skip
+        records = self.change(settings.schedule, world.run().records)
+        for record in records:
+            if cancelled():
+                raise Cancelled
+            on_record(record)
+        return records
+
+
+def run(cluster=None, *, scenario=BASE, **options):
+    cluster = cluster or Simulated()
+    return run_schedules(scenario, cluster_for=lambda deployment: cluster, **options)
+
+
+def test_the_result_is_json_and_names_what_was_run():
+    result = json.loads(json.dumps(run(run_id="promised-to-somebody"), allow_nan=False))
+    assert result["run_id"] == "promised-to-somebody" and result["manifest"]["scenario_key"] == BASE.key()
+    assert SchedulesScenario.from_dict(result["manifest"]["scenario"]) == BASE, "a run is reproducible from its manifest"
+    assert result["manifest"]["text"]["repeated"] is False
+    for schedule, entry in result["schedules"].items():
+        assert entry["metrics"]["finished"] == 4 and entry["trace"]["schedule"] == schedule
+
+
+def test_schedules_take_turns_in_being_first():
+    """Whoever is always first measures on the coolest machine."""
+    cluster = Simulated()
+    result = run(cluster, scenario=BASE.changed({"repeats": 4, "decompose": False}))
+    u, c, d = "unified", "chunked", "disaggregated"
+    assert result["manifest"]["order"] == [[u, c, d], [c, d, u], [d, u, c], [u, c, d]]
+    assert [schedule for schedule, _ in cluster.served] == [u, c, d, c, d, u, d, u, c, u, c, d]
+
+
+def test_medians_and_the_trace_in_the_middle():
+    """One lucky or unlucky run must neither be the number nor the picture."""
+    entry = run(scenario=BASE.changed({"repeats": 3}))["schedules"]["unified"]
+    prefills = [each["prefill_s"] for each in entry["runs"]]
+    assert len(set(prefills)) == 3
+    assert entry["metrics"]["prefill_s"] == median(prefills) and entry["spread"]["prefill_s"] == [min(prefills), max(prefills)]
+    assert prefills[entry["trace"]["repeat"]] == median(prefills)
+    (long,) = [r for r in entry["trace"]["requests"] if r["kind"] == "long"]
+    assert long["prefill_end_s"] - long["prefill_begin_s"] == pytest.approx(median(prefills))
+
+
+def test_progress_goes_from_nothing_to_all_and_never_back():
+    """A bar that jumps back is not believed again; and every record is passed on, with whose it is."""
+    seen, records = [], []
+    run(progress=lambda phase, done, **facts: seen.append((phase, done, facts)), on_record=lambda *record: records.append(record))
+    measuring = [(done, facts) for phase, done, facts in seen if phase == "measuring"]
+    shares = [done for done, _ in measuring]
+    assert shares == sorted(shares) and shares[0] == 0.0 and shares[-1] <= 1.0 and shares[-1] > 0.9
+    assert measuring[-1][1] == {"schedule": "disaggregated", "repeat": 1, "repeats": 1}
+    phases = list(dict.fromkeys(phase for phase, *_ in seen))
+    assert phases == ["starting-workers", "measuring", "decomposing"]
+    assert {(schedule, repeat) for schedule, repeat, _ in records} == {(schedule, 0) for schedule in BASE.schedules}
+
+
+def test_the_costs_of_chunking_are_told_apart():
+    """Alone and whole, alone in chunks, in chunks among the chats: each difference has a name of its own."""
+    cluster = Simulated()
+    result = run(cluster)
+    assert cluster.served[3:] == [("unified", 1), ("chunked", 1)], "the long prompt, alone"
+    costs = result["chunking"]
+    assert costs["chunk_tokens"] == 16 and 0 < costs["whole_prefill_s"] and 0 < costs["chunked_alone_s"] < costs["chunked_served_s"]
+    assert costs["kernel_cost_s"] == pytest.approx(costs["chunked_alone_s"] - costs["whole_prefill_s"])
+    assert costs["scheduling_cost_s"] == pytest.approx(costs["chunked_served_s"] - costs["chunked_alone_s"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"decompose": False}, {"schedules": ["unified", "disaggregated"]}, {"long.count": 0}, {"long.prompt_tokens": 5000}, {"long.prompt_tokens": 4095}],
+    ids=str,
+)  # fmt: skip
+def test_without_a_served_long_prompt_and_chunks_there_are_no_costs(changes):
+    """Refused, or alone just fitting: nothing to compare, and no reason to lose the run."""
+    result = run(scenario=BASE.changed(changes))
+    assert result["chunking"] is None
+    if changes.get("long.prompt_tokens"):
+        assert result["schedules"]["chunked"]["metrics"]["refused"] == 1
+
+
+def test_only_the_workers_that_are_needed_are_started():
+    for schedules, groups in ((["unified"], {"engine"}), (["disaggregated"], {"prefill", "decode"}), (["chunked", "disaggregated"], {"engine", "prefill", "decode"})):
+        cluster = Simulated()
+        run(cluster, scenario=BASE.changed({"schedules": schedules}))
+        assert cluster.groups == groups
+
+
+def differing(gap):
+    """The chunked schedule makes another fifth token for request 1 than unified, which had it by `gap`."""
+
+    def change(schedule, records):
+        place = 0
+        for record in records:
+            for made in record.get("tokens", []) if record["type"] == "step" else []:
+                if made[0] == 1:
+                    place += 1
+                    if place == 5:
+                        made[1:] = (made[1] + 1 if schedule == "chunked" else made[1]), gap
+        return records
+
+    return change
+
+
+@pytest.mark.parametrize("gap, near_tie", [(0.009, True), (0.5, False)])
+def test_a_difference_between_schedules_is_told_with_its_reason(gap, near_tie):
+    """A near-tie is arithmetic in another order; anything else is a bug that the page must not hide."""
+    result = run(Simulated(differing(gap)))
+    changed = [r["id"] for r in result["schedules"]["unified"]["trace"]["requests"]][1]
+    for request_id, found in result["agreement"].items():
+        expected = {"first_difference": 4, "gap": gap, "near_tie": near_tie} if request_id == changed else None
+        assert found == {"chunked": expected, "disaggregated": None}
+
+
+def test_cancelling_ends_the_run_and_gives_the_device_back():
+    records = []
+    with pytest.raises(Cancelled):
+        run(on_record=lambda *record: records.append(record), cancelled=lambda: len(records) > 3)
+    with device_lock("cpu", "next", wait=False):
+        pass
+
+
+def test_a_busy_device_is_waited_for_or_told(monkeypatch):
+    cluster = Simulated()
+    with device_lock("cpu", "somebody"), pytest.raises(LabError) as caught:
+        run(cluster, wait=False)
+    assert caught.value.code == "device-busy" and cluster.served == []
+
+
+def test_workers_of_its_own_are_ended_and_those_of_others_kept(monkeypatch):
+    own, kept = Simulated(), Simulated()
+    monkeypatch.setattr(experiment, "Cluster", lambda deployment: own)
+    run_schedules(BASE)
+    run(kept)
+    assert own.stopped and not kept.stopped
+    failing = Simulated(lambda schedule, records: 1 / 0)
+    monkeypatch.setattr(experiment, "Cluster", lambda deployment: failing)
+    with pytest.raises(ZeroDivisionError):
+        run_schedules(BASE)
+    assert failing.stopped
+
+
+@pytest.mark.parametrize(
+    "changes, code",
+    [({"model": "nonsense"}, "model-unknown"), ({"model": "smollm2-135m-instruct"}, "model-missing"), ({"text": "nonsense"}, "text-unknown"),
+     ({"text": "kjv"}, "text-missing"), ({"long.prompt_tokens": 8190}, "prompt-exceeds-model"), ({"threads": 256}, "scenario-value"),
+     ({"device": "cuda"}, "device-unknown")],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_run_is_told_before_a_worker_starts(changes, code, monkeypatch):
+    monkeypatch.setattr("engine.measure.device.gpu", lambda: None)
+    cluster = Simulated()
+    with pytest.raises(LabError) as caught:
+        run(cluster, scenario=BASE.changed(changes))
+    assert caught.value.code == code and cluster.groups is None
+
+
+def test_a_kind_that_is_left_out_is_not_checked():
+    """The default workload without its long prompt must run on a model too short for it."""
+    assert run(scenario=BASE.changed({"long.prompt_tokens": 9000, "long.count": 0}))["schedules"]["unified"]["metrics"]["finished"] == 3
+
+
+def test_every_schedule_gets_the_same_memory():
+    """Half and half for two pools: more for one schedule would be measured as its merit."""
+    result = run()
+    given = {s: [r["kv_capacity_bytes"] for r in e["resources"]] for s, e in result["schedules"].items()}
+    assert given["unified"] == given["chunked"] == [1 << 20] and given["disaggregated"] == [1 << 19, 1 << 19]
