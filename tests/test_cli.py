@@ -90,11 +90,13 @@ def assert_one_line(code, out, err, *words, wanted=1):
 
 class TestListings:
     def test_workloads(self, lab):
+        """A preset that is not listed is not found."""
         code, out, err = lab("workloads")
         assert code == 0 and err == []
         assert [line.split()[0] for line in out.splitlines()] == ["one-long-among-chats", "quick", "two-long", "all-short", "bursty"]
 
     def test_models(self, lab):
+        """What is not here yet must say how to get it."""
         code, out, _ = lab("models", "--json")
         models = {model["name"]: model for model in json.loads(out)}
         assert code == 0 and set(models) >= {"smollm2-135m-instruct", "random-1b", "random-tiny"}
@@ -104,6 +106,7 @@ class TestListings:
         assert code == 0 and "python -m engine fetch smollm2-135m-instruct" in out
 
     def test_devices(self, lab):
+        """JSON for scripts, one line for people."""
         code, out, _ = lab("devices", "--json")
         devices = json.loads(out)
         assert code == 0 and devices[-1]["class"] == "cpu" and devices[-1]["cores"] >= 1 and devices[-1]["memory_bytes"] > 2**28
@@ -127,10 +130,12 @@ class TestUsage:
         ids=" ".join,
     )  # fmt: skip
     def test_a_wrong_command_is_2_with_its_usage(self, inside, arguments):
+        """A script tells a wrong command from a failed one by the code."""
         code, out, err = inside(*arguments)
         assert code == 2 and out == "" and err[0].startswith("usage: python -m engine")
 
     def test_help_is_no_error(self, inside):
+        """Help on stderr with code 2 cannot be paged."""
         code, out, _ = inside("run", "schedules", "--help")
         assert code == 0 and "--workload" in out and "--json" in out
 
@@ -179,6 +184,7 @@ class TestBadInput:
         "name", ["AbCdEfGhIjKlMnOpQrStUv", "../../etc/passwd", "/etc/passwd", "", "x" * 5000, "가", ".", "no\nsuch"], ids=lambda name: repr(name)[:24]
     )
     def test_a_run_that_is_not_there(self, inside, name):
+        """A hostile, endless or empty name is one line, too."""
         code, out, err = inside("trace", name, "--csv", "-")
         assert_one_line(code, out, err)
 
@@ -195,13 +201,16 @@ class TestBadInput:
         assert_one_line(code, out, err, "result.json")
 
     def test_an_export_of_nothing(self, inside, tmp_path):
+        """Code 0 without a file would look like success."""
         (tmp_path / "result.json").write_text(json.dumps(small_result()))
         assert_one_line(*inside("trace", "result.json"), "--chrome", "--csv")
 
     def test_an_unknown_fetch(self, inside):
+        """The names that can be fetched are in the line."""
         assert_one_line(*inside("fetch", "nonsense"), "nonsense", "kjv")
 
     def test_a_data_folder_that_cannot_be(self, inside, tmp_path):
+        """The line names the variable that sets it."""
         (tmp_path / "file").write_text("")
         assert_one_line(*inside("run", "schedules", "--json", "-", *TINY, env={"LAB_HOME": str(tmp_path / "file")}), "LAB_HOME")
 
@@ -297,6 +306,7 @@ class TestRun:
         assert costs["scheduling_cost_s"] == pytest.approx(costs["chunked_served_s"] - costs["chunked_alone_s"])
 
     def test_trace_exports_of_a_stored_run(self, quick, lab, tmp_path):
+        """By its id alone, in both formats at once, with nothing said on success."""
         run_id = json.loads(quick.stdout)["run_id"]
         code, out, err = lab("trace", run_id, "--chrome", "trace.json", "--csv", "tokens.csv")
         assert (code, out, err) == (0, "", [])
@@ -353,6 +363,7 @@ class TestOutput:
         assert link.is_symlink()
 
     def test_a_pipe_is_written_to(self, start, tmp_path):
+        """Renamed over, a named pipe would be gone and its reader wait for ever."""
         (tmp_path / "result.json").write_text(json.dumps(small_result()))
         os.mkfifo(tmp_path / "pipe")
         reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -363,6 +374,7 @@ class TestOutput:
             os.close(reading)
 
     def test_a_full_disk_is_one_line_and_leaves_the_old_file(self, inside, tmp_path, monkeypatch):
+        """An old export must not be lost to a new one that does not fit."""
         def full(*_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -373,10 +385,12 @@ class TestOutput:
         assert (tmp_path / "tokens.csv").read_text() == "old" and len(list(tmp_path.iterdir())) == 2
 
     def test_a_folder_that_is_not_there_is_one_line_and_leaves_nothing(self, export, tmp_path):
+        """No temporary file may be left where the user was."""
         assert_one_line(*export("no/such/folder/x.csv"), "no/such/folder/x.csv")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json"]
 
     def test_the_dash_is_stdout(self, export):
+        """With no line more than the file would have."""
         code, out, err = export("-")
         assert code == 0 and err == [] and len(list(csv.reader(io.StringIO(out)))) == 9
 

@@ -42,6 +42,7 @@ def holder():
 
 
 def test_who_does_not_wait_is_told_who_holds_it(holder):
+    """"Busy" without a name leaves the user to search for the process."""
     with pytest.raises(LabError) as caught, device_lock("cpu", "ours", wait=False):
         raise AssertionError("two at once")
     assert caught.value.code == "device-busy"
@@ -49,6 +50,7 @@ def test_who_does_not_wait_is_told_who_holds_it(holder):
 
 
 def test_devices_are_apart(holder):
+    """A run on the GPU must not wait for one on the CPU."""
     with device_lock("cuda", "ours", wait=False):
         pass
 
@@ -64,6 +66,7 @@ def test_a_killed_holder_leaves_no_lock(holder):
 
 
 def test_waiting_can_be_cancelled(holder):
+    """A cancelled job that goes on waiting blocks the whole queue."""
     begun = time.monotonic()
     with pytest.raises(LabError) as caught, device_lock("cpu", "ours", cancelled=lambda: time.monotonic() > begun + 0.2):
         raise AssertionError("two at once")
@@ -105,6 +108,7 @@ def test_without_room_for_the_card_the_lock_is_held_all_the_same(home, monkeypat
 
 
 def test_a_lock_that_cannot_be_made_is_told(home):
+    """A data folder on a broken disk: one sentence."""
     (home / "locks").mkdir()
     (home / "locks" / "cpu.lock").mkdir()
     with pytest.raises(LabError) as caught, device_lock("cpu", "ours", wait=False):

@@ -81,6 +81,7 @@ def test_passages_follow_each_other_through_the_text(seed):
 
 
 def test_another_seed_is_another_passage():
+    """A seed that changes nothing makes repeats with other seeds worthless."""
     first, second = (PromptWriter(TOKENIZERS["bytes"], TEXT, seed=seed).write(group(200)) for seed in (0, 1))
     assert first.token_ids != second.token_ids
 
@@ -100,6 +101,7 @@ def test_repetition_is_told_when_it_happens_and_not_before(seed, length):
 
 
 def test_a_short_text_is_repeated_as_often_as_needed():
+    """Stopping at its end would give shorter prompts than asked for."""
     writer = PromptWriter(TOKENIZERS["bytes"], "abc")
     assert writer.write(group(10)).shown == "abcabcabca" and writer.repeated
 
@@ -118,6 +120,7 @@ def test_a_prompt_shorter_than_its_frame_is_refused_with_the_least_that_works(ki
 
 
 def test_without_a_template_any_length_works():
+    """A frame that is not there must not ask for its tokens."""
     assert len(PromptWriter(TOKENIZERS["bytes"], TEXT).write(group(1)).token_ids) == 1
 
 

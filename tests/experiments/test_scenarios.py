@@ -32,11 +32,13 @@ def test_every_preset_loads(name, device_class):
 
 
 def test_there_is_no_other_preset_and_the_default_is_first():
+    """Presets are named in links and lessons; a vanished one breaks them."""
     assert list(workloads()) == ["one-long-among-chats", "quick", "two-long", "all-short", "bursty"]
     assert scenarios.DEFAULT_WORKLOAD == "one-long-among-chats"
 
 
 def test_an_unknown_device_class_gets_the_first_settings():
+    """A preset made for one class must still load on another machine."""
     assert scenario_for("quick", "tpu") == scenario_for("quick", "cpu")
 
 
@@ -89,12 +91,14 @@ def test_an_unknown_setting_is_told_with_the_known_ones(name):
 
 @pytest.mark.parametrize("workload", ["", "Quick", "../quick", "빠른", "x" * 10_000, None, 5])
 def test_an_unknown_workload_is_told_with_the_known_ones(workload):
+    """And a name of ten thousand letters does not fill the screen."""
     with pytest.raises(LabError) as caught:
         scenario_for(workload)
     assert caught.value.code == "workload-unknown" and "quick" in str(caught.value) and len(str(caught.value)) < 400
 
 
 def test_no_request_at_all():
+    """Nothing to serve would divide by no time and draw empty lanes."""
     with pytest.raises(LabError) as caught:
         small(**{"long.count": 0, "chat.count": 0})
     assert caught.value.code == "scenario-no-requests"
@@ -105,6 +109,7 @@ def test_no_request_at_all():
 
 
 def test_more_tokens_than_anybody_wants_to_wait_for():
+    """Each number may be fine alone while all together take hours."""
     with pytest.raises(LabError) as caught:
         small(**{"chat.count": 256, "chat.prompt_tokens": 100_000})
     assert caught.value.code == "scenario-too-much" and caught.value.facts["tokens"] > caught.value.facts["limit"]
@@ -126,6 +131,7 @@ def test_kinds_name_a_group_each(kinds):
 
 
 def test_a_kind_in_any_language():
+    """A teacher's own workload need not be English."""
     assert SchedulesScenario("test", (RequestGroup("대화", 1, 10, 5),)).changed({"대화.count": 2}).num_requests == 2
 
 
@@ -164,11 +170,13 @@ def test_what_is_no_scenario_is_told_as_that(record):
     ids=label,
 )
 def test_changes_from_a_command_line(pairs, changes):
+    """Words taken for numbers, a comma list for one word, an equals sign in a path for another setting."""
     assert parse_changes(pairs) == changes
 
 
 @pytest.mark.parametrize("pair", ["", "seed", "--seed 5", "x" * 1000])
 def test_a_change_without_a_value_is_told(pair):
+    """Ignored, it would look as if it had been applied."""
     with pytest.raises(LabError) as caught:
         parse_changes([pair])
     assert caught.value.code == "scenario-value" and "key=value" in str(caught.value)
@@ -176,6 +184,7 @@ def test_a_change_without_a_value_is_told(pair):
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "1e999", "-0.1", '"5"', "null", "true", "{}", "0x10", "１２"])
 def test_odd_numbers_from_a_command_line_are_refused(text):
+    """JSON knows NaN and infinities; no count does."""
     with pytest.raises(LabError):
         small(**parse_changes([f"long.prompt_tokens={text}"]))
 
@@ -214,6 +223,7 @@ def test_numbers_written_differently_are_one_scenario(name, one, other):
 
 
 def test_every_setting_is_in_the_key():
+    """A setting that is not would let the store answer with another scenario's run."""
     changed = {
         "model": "random-tiny", "text": "korean", "schedules": ("chunked",), "chunk_tokens": 8, "kv_bytes": 1 << 21, "max_batch_requests": 3,
         "max_prefill_tokens": 9, "transfer": "layerwise", "lease_s": 5.0, "device": "cpu", "dtype": "float32", "threads": 1, "repeats": 2,
@@ -253,6 +263,7 @@ output_tokens = 5
         workloads.cache_clear()
 
     def test_a_teachers_own_file(self, files):
+        """A file with settings for one device class only is a workload too."""
         files(self.GOOD)
         assert scenario_for("own", "gpu").seed == 3
 
@@ -271,6 +282,7 @@ output_tokens = 5
         assert caught.value.code == "workload-broken" and caught.value.facts["path"] == "own.toml" and caught.value.facts["why"]
 
     def test_a_file_that_is_no_text(self, files):
+        """A stray binary file in the folder must be named, not crash every page."""
         files(b"\xff\xfe\x00")
         with pytest.raises(LabError) as caught:
             workloads()
@@ -278,4 +290,5 @@ output_tokens = 5
 
 
 def test_the_codes_used_here_are_in_the_table():
+    """A code without a sentence reaches the user as a bare word."""
     assert {"scenario-value", "scenario-field", "scenario-no-requests", "scenario-too-much", "workload-unknown", "workload-broken"} <= set(MESSAGES)

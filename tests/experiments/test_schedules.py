@@ -60,6 +60,7 @@ def run(cluster=None, *, scenario=BASE, **options):
 
 
 def test_the_result_is_json_and_names_what_was_run():
+    """A NaN in it breaks every browser; a manifest that lacks a setting cannot be run again."""
     result = json.loads(json.dumps(run(run_id="promised-to-somebody"), allow_nan=False))
     assert result["run_id"] == "promised-to-somebody" and result["manifest"]["scenario_key"] == BASE.key()
     assert SchedulesScenario.from_dict(result["manifest"]["scenario"]) == BASE, "a run is reproducible from its manifest"
@@ -126,6 +127,7 @@ def test_without_a_served_long_prompt_and_chunks_there_are_no_costs(changes):
 
 
 def test_only_the_workers_that_are_needed_are_started():
+    """Three models in memory for one schedule would not fit small machines."""
     for schedules, groups in ((["unified"], {"engine"}), (["disaggregated"], {"prefill", "decode"}), (["chunked", "disaggregated"], {"engine", "prefill", "decode"})):
         cluster = Simulated()
         run(cluster, scenario=BASE.changed({"schedules": schedules}))
@@ -159,6 +161,7 @@ def test_a_difference_between_schedules_is_told_with_its_reason(gap, near_tie):
 
 
 def test_cancelling_ends_the_run_and_gives_the_device_back():
+    """A lock kept after a cancel stops everybody."""
     records = []
     with pytest.raises(Cancelled):
         run(on_record=lambda *record: records.append(record), cancelled=lambda: len(records) > 3)
@@ -167,6 +170,7 @@ def test_cancelling_ends_the_run_and_gives_the_device_back():
 
 
 def test_a_busy_device_is_waited_for_or_told(monkeypatch):
+    """Two measurements at once are two wrong ones."""
     cluster = Simulated()
     with device_lock("cpu", "somebody"), pytest.raises(LabError) as caught:
         run(cluster, wait=False)
@@ -174,6 +178,7 @@ def test_a_busy_device_is_waited_for_or_told(monkeypatch):
 
 
 def test_workers_of_its_own_are_ended_and_those_of_others_kept(monkeypatch):
+    """Left running they hold memory; ended, the service would start new ones for every job."""
     own, kept = Simulated(), Simulated()
     monkeypatch.setattr(experiment, "Cluster", lambda deployment: own)
     run_schedules(BASE)
@@ -194,6 +199,7 @@ def test_workers_of_its_own_are_ended_and_those_of_others_kept(monkeypatch):
     ids=str,
 )  # fmt: skip
 def test_what_cannot_run_is_told_before_a_worker_starts(changes, code, monkeypatch):
+    """A misspelt name must not cost the seconds that a model takes to load."""
     monkeypatch.setattr("engine.measure.device.gpu", lambda: None)
     cluster = Simulated()
     with pytest.raises(LabError) as caught:

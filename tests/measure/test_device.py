@@ -76,6 +76,7 @@ class TestCores:
         assert len(device.usable_cores()) == expected
 
     def test_an_even_number_that_two_pools_can_share_and_not_more_than_useful(self, machine):
+        """Half a core more for one pool, or 64 threads for a small model, would be measured as the schedule's doing."""
         machine({}, cores=range(7))
         assert device.usable_cores() == tuple(range(6))
         device.usable_cores.cache_clear()
@@ -94,16 +95,19 @@ class TestCpu:
         assert device.cpu().as_dict()["class"] == "cpu" and "device_class" not in device.cpu().as_dict()
 
     def test_without_cpuinfo_it_still_has_a_name(self, machine):
+        """There is no /proc on other systems: no name is no reason to fail."""
         machine({})
         assert isinstance(device.cpu().name, str) and not device.cpu().fast_bf16 and device.cpu().memory_bytes > 0
 
     def test_a_cpu_with_avx512_alone_is_not_fast_in_bf16(self, machine):
+        """A search for "avx512" alone would choose the slower format."""
         machine({"proc/cpuinfo": "flags : avx512f avx512_vnni\n"})
         assert not device.cpu().fast_bf16
 
 
 class TestGpu:
     def test_name_memory_and_number(self, nvidia_smi):
+        """A comma in the name would shift its memory; one line of two would hide a GPU."""
         nvidia_smi("echo 'NVIDIA H200, NVL, 143771'; echo 'NVIDIA H200, NVL, 143771'")
         found = device.gpu()
         assert (found.name, found.memory_bytes, found.num_gpus) == ("NVIDIA H200, NVL", 143771 * 2**20, 2)
@@ -121,6 +125,7 @@ class TestGpu:
         assert choose("auto").device_class == "cpu"
 
     def test_no_nvidia_smi_is_no_gpu(self, monkeypatch, tmp_path):
+        """The usual laptop must not meet a FileNotFoundError."""
         monkeypatch.setenv("PATH", str(tmp_path))
         assert device.gpu() is None
 
@@ -138,11 +143,13 @@ class TestGpu:
 class TestChoice:
     @pytest.mark.parametrize("name", ["gpu", "", "CPU", "cuda:0", "mps"])
     def test_an_unknown_device_is_refused(self, name):
+        """Taken for "auto", a typing error would measure another device than was asked for."""
         with pytest.raises(LabError) as caught:
             choose(name)
         assert caught.value.code == "device-unknown"
 
     def test_cuda_without_a_gpu_is_refused_and_auto_takes_the_cpu(self, monkeypatch):
+        """Who asks for CUDA must not be given the CPU in silence."""
         monkeypatch.setattr(device, "gpu", lambda: None)
         with pytest.raises(LabError) as caught:
             choose("cuda")
@@ -150,6 +157,7 @@ class TestChoice:
         assert choose("auto").device_class == choose("cpu").device_class == "cpu"
 
     def test_the_number_format_follows_the_device(self):
+        """A format the engine does not compute in would fail only in the workers."""
         assert choose_dtype("auto", PLAIN_CPU) == "float32"
         assert choose_dtype("auto", Device("gpu", "G", 4, 1, True, 1)) == "bfloat16"
         assert choose_dtype("bfloat16", PLAIN_CPU) == "bfloat16"
@@ -168,5 +176,6 @@ class TestClock:
         assert clock_offset_ns(lambda: next(theirs), tries=3) == (500, 10)
 
     def test_our_own_clock_is_not_ahead_of_itself(self):
+        """A wrong sign or half of the trip forgotten would refuse every worker."""
         offset, trip = clock_offset_ns(now_ns)
         assert abs(offset) <= trip

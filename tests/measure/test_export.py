@@ -40,6 +40,7 @@ def test_csv_quotes_what_needs_it():
     [((5, 2), "chunked", "mixed"), ((5, 0), "chunked", "chunk"), ((5, 0), "unified", "prefill"), ((5, 0), "disaggregated", "prefill"), ((0, 2), "chunked", "decode")],
 )  # fmt: skip
 def test_kinds_of_steps(tokens, schedule, kind):
+    """A chunk drawn as a whole prefill, or a mixed step as a decode, tells the wrong story."""
     assert step_kind({"prefill_tokens": tokens[0], "decode_tokens": tokens[1]}, schedule) == kind
 
 

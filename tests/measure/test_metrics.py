@@ -22,6 +22,7 @@ def trace(*requests, **rest) -> dict:
 
 
 def test_ttft_is_from_arrival_to_the_first_token():
+    """From the begin of the prefill it would leave out the queue."""
     assert ttft_s(request([3.5, 4.0])) == 2.5
     assert ttft_s(request([])) is None
 
@@ -34,6 +35,7 @@ def test_tpot_divides_by_the_gaps_and_not_by_the_tokens():
 
 
 def test_itl_never_contains_the_time_to_the_first_token():
+    """The first gap would be the longest of all, under every schedule."""
     assert itl_s(request([100.0, 101.0, 103.5], arrival=0.0)) == [1.0, 2.5]
     assert itl_s(request([100.0], arrival=0.0)) == []
 
@@ -81,10 +83,12 @@ def test_the_slo_on_gaps_is_on_99_of_100():
 
 
 def test_a_limit_met_exactly_is_met():
+    """"Within 1 s" includes 1 s."""
     assert meets_slos(request([2.0, 3.0]), ttft_slo_s=1.0, itl_slo_s=1.0)
 
 
 def test_stalls_are_gaps_far_above_the_median():
+    """A stall marked where there is none, or at the wrong request."""
     steady = request([1.0, 2.0, 3.0, 4.0])
     stalled = request([1.0, 2.0, 7.0, 8.0])
     assert stalls(trace(steady, stalled)) == [{"request": 1, "begin_s": 2.0, "end_s": 7.0}]
@@ -115,6 +119,7 @@ def test_what_is_not_defined_is_none_and_not_zero():
 
 
 def test_of_several_long_prompts_the_worst_is_told():
+    """The mean would hide the one that waited for the other."""
     longs = [request([2.0], kind="long", prefill_begin_s=1.0, prefill_end_s=2.0), request([6.0], kind="long", prefill_begin_s=2.0, prefill_end_s=6.0)]
     found = summarize(trace(*longs), kv_bytes_per_token=1, kv_capacity_bytes=1)
     assert found["ttft_s"] == 5.0 and found["prefill_s"] == 4.0 and found["itl_max_s"] is None
@@ -128,6 +133,7 @@ def test_decode_steps_are_those_without_a_prompt_in_them():
 
 
 def test_every_name_of_a_time_or_size_has_its_unit():
+    """Milliseconds read as seconds."""
     found = summarize(small_trace(), kv_bytes_per_token=10, kv_capacity_bytes=4096)
     counts = {"preemptions", "requests", "finished", "refused"}
     assert all(name.endswith(("_s", "_bytes", "_tokens", "_tokens_per_s")) for name in set(found) - counts)

@@ -100,5 +100,6 @@ def test_a_run_without_a_step_is_a_trace_too():
 
 
 def test_output_tokens_with_their_gaps_in_order():
+    """Tokens of two requests mixed up would decode to nonsense."""
     assert output_tokens(RECORDS)[1] == [(7, 0.5)] * 3 and len(output_tokens(RECORDS)[0]) == 4
     assert 2 not in output_tokens(RECORDS)

@@ -135,6 +135,7 @@ def test_files_of_the_server_cannot_be_named(service, changes):
 
 
 def test_what_has_to_be_fetched_first_is_told_before_anything_starts(service):
+    """Queued, it would fail minutes later; and only what can be fetched is offered."""
     for changes, code in (({"model": "smollm2-135m-instruct"}, "model-missing"), ({"text": "kjv"}, "text-missing"), ({"text": "own:" + "0" * 64}, "text-missing")):
         with pytest.raises(LabError) as caught:
             client.submit(scenario(**changes))
@@ -145,6 +146,7 @@ def test_what_has_to_be_fetched_first_is_told_before_anything_starts(service):
 
 
 def test_unknown_ids_are_unknown_and_cancel_is_harmless(service):
+    """Links outlive runs; looking one up must not start a service."""
     assert client.status("nobody-knows-this-run").state == "unknown" and client.result("nobody-knows-this-run") is None
     client.cancel("nobody-knows-this-run")
     client.start()

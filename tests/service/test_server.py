@@ -110,6 +110,7 @@ def test_a_result_is_stored_before_it_is_announced(desk, monkeypatch):
 
 
 def test_cancelling_one_that_waits(desk):
+    """It must not run after all, and those behind it move up."""
     desk.submit("a", "b", "c")
     desk.wait_for("c", "queued", place=2)
     desk.server.take({"do": "cancel", "id": "b"})
@@ -122,6 +123,7 @@ def test_cancelling_one_that_waits(desk):
 
 
 def test_cancelling_the_one_that_runs(desk):
+    """Its result must not appear, and the next one begins."""
     desk.submit("a", "b")
     desk.wait_for("a", "running")
     desk.server.take({"do": "cancel", "id": "a"})
@@ -133,6 +135,7 @@ def test_cancelling_the_one_that_runs(desk):
 
 
 def test_cancelling_what_is_not_there_is_harmless(desk):
+    """A cancel that comes too late must not hit the job that runs now."""
     desk.submit("a")
     desk.end("a")
     desk.wait_for("a", "done")
@@ -168,6 +171,7 @@ def test_a_result_that_cannot_be_stored_is_a_failed_job(desk):
 
 
 def test_a_scenario_that_is_none_fails_its_job_only(desk):
+    """A page of an older version must not end the service for all."""
     desk.server.take({"do": "submit", "id": "a", "scenario": {"workload": "x", "nonsense": 1}})
     assert desk.wait_for("a", "failed")["error"]["code"] == "scenario-field"
     desk.submit("b")
@@ -208,6 +212,7 @@ def test_fetches_wait_their_turn_and_tell_their_progress(desk, monkeypatch):
 
 
 def test_a_fetch_can_be_cancelled(desk, monkeypatch):
+    """A hundred megabytes over a slow line block the queue for long."""
     def fetch(name, progress):
         for done in range(1000):
             time.sleep(0.01)
@@ -221,6 +226,7 @@ def test_a_fetch_can_be_cancelled(desk, monkeypatch):
 
 
 def test_closing_drops_the_queue_and_cancels_what_runs(desk):
+    """With the app gone nobody waits for the rest of the queue."""
     desk.submit("a", "b")
     desk.wait_for("a", "running")
     desk.server.close()

@@ -26,6 +26,7 @@ def files(home):
 
 
 def test_a_result_is_read_back_as_it_was():
+    """Korean and emoji included."""
     path = store.save(RESULT)
     assert store.exists(RUN_ID) and store.load(RUN_ID) == RESULT
     assert json.loads(path.read_text(encoding="utf-8")) == RESULT
@@ -56,6 +57,7 @@ def test_a_full_disk_leaves_the_old_result_and_nothing_half_written(home, monkey
 
 
 def test_a_result_that_is_no_json_leaves_nothing(home):
+    """Half a file under a temporary name would stay for ever."""
     with pytest.raises(TypeError):
         store.save({**RESULT, "texts": object()})
     assert files(home) == []
@@ -90,6 +92,7 @@ def test_a_hostile_run_id_finds_nothing(home, run_id):
 
 
 def test_an_id_that_leads_out_of_the_folder_finds_nothing(home):
+    """Long enough to look like an id, and a file is really there."""
     store.save(RESULT)
     (home / "secretsecretsecret.json").write_text(json.dumps(RESULT))
     assert not store.exists("../secretsecretsecret")
@@ -113,6 +116,7 @@ def test_a_damaged_file_is_told_as_that(home, content):
 
 
 def test_a_folder_in_its_place_is_no_result(home):
+    """Something else by that name must not break the page."""
     (home / "runs" / f"{RUN_ID}.json").mkdir(parents=True)
     assert not store.exists(RUN_ID) and client.status(RUN_ID).state == "unknown"
 
@@ -125,6 +129,7 @@ def test_a_file_name_that_is_no_text_can_be_stored():
 
 
 def test_a_data_folder_that_cannot_be_made(monkeypatch, tmp_path):
+    """One sentence, whichever step fails first."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LAB_HOME", str(tmp_path / "file"))
     with pytest.raises(LabError) as caught:

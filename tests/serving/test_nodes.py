@@ -116,6 +116,7 @@ class TestPrefillNode:
         assert not [m for m in said(node) if isinstance(m, Noted) and m.kind == "lease_expired"]
 
     def test_an_acknowledgement_of_an_unknown_request_is_harmless(self):
+        """Acknowledgements come twice, or for what has long been freed."""
         node = prefill_node()
         node.receive(Ack(9, attempt=0), 0)
         node.receive(submit(), 0)
@@ -149,6 +150,7 @@ class TestPrefillNode:
         assert last.lease_expires_ns == 10 + LEASE_NS
 
     def test_what_can_never_fit_is_refused(self):
+        """Queued, it would block everybody behind it for ever."""
         node = prefill_node(blocks=2)
         node.receive(submit(prompt=8, output=2), 0)
         (refused,) = said(node)
@@ -192,6 +194,7 @@ class TestDecodeNode:
         assert node.next_plan(LEASE_NS + 1).slices == ()
 
     def test_a_copy_that_ends_just_before_the_lease_counts(self):
+        """Thrown away too early, it would be prefilled and moved again for nothing."""
         node = decode_node()
         arrived(node, now_ns=LEASE_NS - 1)
         assert [m for m in said(node) if not isinstance(m, Noted)] == [Ack(0, 0)]
@@ -221,6 +224,7 @@ class TestDecodeNode:
         assert fetch.attempt == fetch.part.attempt == 1
 
     def test_a_part_for_nobody_is_harmless(self):
+        """Parts of a request that was given back may still be on their way."""
         node = decode_node()
         node.receive(part(index=5), 1)
         assert node.fetches() == [] and node.scheduler.idle
@@ -240,6 +244,7 @@ class TestDecodeNode:
         assert [piece.index for piece in plan.slices] == [0]
 
     def test_what_can_never_fit_is_refused_and_not_awaited(self):
+        """An arrival remembered for it would wake the loop, and give back what is not there, when its lease ends."""
         node = decode_node(blocks=2)
         node.receive(offer(prompt=8, output=5), 0)
         node.receive(part(), 1)
@@ -293,6 +298,7 @@ class TestRouter:
         assert r.outstanding_tokens("e0") == 0
 
     def test_decode_workers_are_chosen_by_the_same_rule(self):
+        """All long outputs on one decode worker would make the pool as slow as that one."""
         r = router(entry=1, decode=2)
         for index, output in ((0, 30), (1, 5), (2, 5)):
             r.arrive(request(index, output=output))
@@ -302,6 +308,7 @@ class TestRouter:
         assert (r.outstanding_tokens("d0"), r.outstanding_tokens("d1")) == (30, 10)
 
     def test_messages_go_to_those_who_wait_for_them(self):
+        """An acknowledgement to the wrong prefill worker keeps blocks pinned; a part to the wrong decode worker is lost."""
         r = router(entry=2, decode=2)
         r.arrive(request(0, prompt=50))
         (name, _), = r.arrive(request(1))
@@ -345,6 +352,7 @@ class TestRouter:
         assert r.arrive(request(1, prompt=10, output=3))
 
     def test_of_several_pools_that_are_too_small_the_smallest_is_named(self):
+        """With the numbers of the first one, a user would enlarge it and be refused again."""
         r = Router(["p"], ["d"], {"p": Capacity(3, BLOCK), "d": Capacity(2, BLOCK)})
         with pytest.raises(LabError) as caught:
             r.arrive(request(0, prompt=10, output=4))

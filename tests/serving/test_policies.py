@@ -53,6 +53,7 @@ class TestUnified:
         assert plan.prefill_tokens == 13 and plan.decode_tokens == 0
 
     def test_without_prompts_every_running_sequence_decodes_one_token(self):
+        """A running sequence left out of the step would stall without a reason."""
         plan = Unified().plan(view([], [decoding(0, 8, made=3), decoding(1, 5)]))
         assert pieces(plan) == [(0, 10, 1, True, True), (1, 5, 1, True, True)]
         assert plan.prefill_tokens == 0 and plan.decode_tokens == 2
@@ -68,12 +69,14 @@ class TestUnified:
         assert plan.admit == () and plan.slices == ()
 
     def test_prompts_together_stay_under_the_limit_but_a_longer_one_goes_alone(self):
+        """A limit that also held for one prompt would leave a long one waiting for ever."""
         limits = Limits(max_prefill_tokens=10)
         assert admitted(Unified().plan(view([waiting(0, 6), waiting(1, 4), waiting(2, 1)], limits=limits))) == [0, 1]
         assert admitted(Unified().plan(view([waiting(0, 6), waiting(1, 5)], limits=limits))) == [0]
         assert admitted(Unified().plan(view([waiting(0, 30), waiting(1, 1)], limits=limits))) == [0]
 
     def test_no_more_sequences_than_the_batch_may_hold(self):
+        """Counting only the new ones would let the batch grow past its limit."""
         limits = Limits(max_batch_requests=3)
         plan = Unified().plan(view([waiting(i) for i in range(2, 6)], [decoding(0), decoding(1)], limits=limits))
         assert admitted(plan) == [2]
@@ -88,6 +91,7 @@ class TestUnified:
         assert Unified().plan(view([waiting(0, 8, output=1)], free=2)).admit == ((0, 8),)
 
     def test_a_prompt_after_preemption_is_prefilled_with_the_tokens_made_so_far(self):
+        """With the prompt alone, the tokens that the user has seen would be missing from the cache."""
         sequence = decoding(0, 8, made=3)
         sequence.restart()
         plan = Unified().plan(view([sequence]))
@@ -104,11 +108,13 @@ class TestChunked:
         assert plan.prefill_tokens == 4 and plan.decode_tokens == 6
 
     def test_a_begun_prefill_comes_before_new_prompts_and_only_its_end_is_sampled(self):
+        """New prompts first would let a long one never end; a token sampled in its middle is noise."""
         plan = Chunked(8).plan(view([waiting(2, 7)], [partly(0, 20, 16)]))
         assert pieces(plan) == [(0, 16, 4, True, False), (2, 0, 4, False, False)]
         assert pieces(Chunked(3).plan(view([waiting(2, 7)], [partly(0, 20, 16)]))) == [(0, 16, 3, False, False)]
 
     def test_several_short_prompts_share_a_chunk(self):
+        """One prompt a step would waste most of the chunk."""
         plan = Chunked(10).plan(view([waiting(0, 4), waiting(1, 4), waiting(2, 4), waiting(3, 4)]))
         assert pieces(plan) == [(0, 0, 4, True, False), (1, 0, 4, True, False), (2, 0, 2, False, False)]
         assert admitted(plan) == [0, 1, 2]
@@ -137,10 +143,12 @@ class TestChunked:
         assert Chunked(4).plan(view([waiting(0, 20)], free=6)).admit == ((0, 21),)
 
     def test_decodes_take_their_blocks_before_new_prompts_do(self):
+        """A prompt let in with the last block would have a running decode preempted in the same step."""
         plan = Chunked(8).plan(view([waiting(1, 3)], [decoding(0, 8)], free=1))
         assert plan.admit == () and pieces(plan) == [(0, 8, 1, True, True)]
 
     def test_nobody_overtakes_and_the_batch_has_a_limit(self):
+        """As for whole prompts: short ones would starve the long one, or the batch grow past its limit."""
         assert admitted(Chunked(50).plan(view([waiting(0, 40), waiting(1, 2)], free=5))) == []
         limits = Limits(max_batch_requests=2)
         assert admitted(Chunked(50).plan(view([waiting(1, 2), waiting(2, 2)], [decoding(0)], limits=limits))) == [1]
@@ -159,6 +167,7 @@ class TestPrefillOnly:
         assert plan.admit == ((0, 8), (1, 4))
 
     def test_it_keeps_the_limits_and_the_order(self):
+        """The prefill pool must not be given another batch rule than unified serving has."""
         limits = Limits(max_batch_requests=2, max_prefill_tokens=10)
         queue = [waiting(i, 4) for i in range(3)]
         assert admitted(PrefillOnly().plan(view(queue, limits=limits))) == [0, 1]
@@ -168,6 +177,7 @@ class TestPrefillOnly:
 
 class TestDecodeOnly:
     def test_it_lets_in_by_blocks_and_never_computes_a_prompt(self):
+        """A decode pool that quietly prefills would measure something else than is said."""
         plan = DecodeOnly().plan(view([waiting(1, 8), waiting(2, 8)], [decoding(0)], free=4))
         assert pieces(plan) == [(0, 8, 1, True, True)]
         assert plan.admit == ((1, 9),), "one block for the decode, three for the first; none is left for the second"
@@ -182,10 +192,12 @@ class TestDecodeOnly:
         assert only.preempt == (0,) and only.slices == ()
 
     def test_nobody_is_let_in_in_a_step_that_preempts(self):
+        """The newcomer would take the blocks that were just freed for the old ones."""
         plan = DecodeOnly().plan(view([waiting(3, 1)], [decoding(0), decoding(1)], free=0, owned={0: 2, 1: 4}))
         assert plan.preempt == (1,) and plan.admit == ()
 
     def test_it_keeps_the_limit_of_the_batch_and_the_order(self):
+        """Sequences whose KV is still arriving count too, and nobody overtakes."""
         limits = Limits(max_batch_requests=2)
         assert admitted(DecodeOnly().plan(view([waiting(1, 2), waiting(2, 2)], [decoding(0)], limits=limits))) == [1]
         assert admitted(DecodeOnly().plan(view([waiting(1, 80), waiting(2, 2)], [decoding(0)], free=5))) == []
@@ -204,6 +216,7 @@ class TestPreemption:
         assert [s.index for s in plan.slices] == [0, 1]
 
     def test_who_has_room_in_his_last_block_needs_none(self, policy):
+        """Asking for a block at every token would preempt without need."""
         plan = policy.plan(view([], [decoding(0, 6), decoding(1, 7)], free=0))
         assert plan.preempt == () and plan.decode_tokens == 2
 
@@ -264,6 +277,7 @@ class TestScheduler:
         assert 1 in scheduler
 
     def test_removing_takes_a_sequence_out_wherever_it_is_and_frees_its_blocks(self):
+        """Left in the queue or with blocks, a request given back would be served twice or leak."""
         scheduler = self.scheduler()
         scheduler.submit(waiting(0))
         scheduler.next_plan()

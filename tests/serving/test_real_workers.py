@@ -372,6 +372,7 @@ class TestCoordinator:
         assert not cluster.alive
 
     def test_a_worker_that_never_answers_is_named_and_ended(self, stand_in, monkeypatch):
+        """A worker that hangs while loading must not hang everybody else, nor be left behind."""
         monkeypatch.setattr(cluster_module, "LOAD_LIMIT_S", 0.5)
         cluster = stand_in(loads=False)
         with pytest.raises(LabError) as caught:
@@ -417,6 +418,7 @@ class TestWhatAWorkerSays:
             process.kill()
 
     def test_bytes_that_are_no_text_do_not_kill_the_reader(self, tmp_path, monkeypatch):
+        """A decoding error in the reading thread would leave the run waiting for its time limit."""
         process, events = self.process(tmp_path, monkeypatch, r"printf '\377\376\n'; exit 4")
         try:
             assert events.get(timeout=10) == ("engine-0", None)
@@ -424,6 +426,7 @@ class TestWhatAWorkerSays:
             process.kill()
 
     def test_telling_a_dead_worker_something_is_worker_died(self, tmp_path, monkeypatch):
+        """A bare BrokenPipeError says neither who died nor how."""
         process, events = self.process(tmp_path, monkeypatch, "exit 5")
         try:
             events.get(timeout=10)

@@ -56,5 +56,6 @@ def test_a_temperature_near_zero_is_greedy(temperature):
 
 
 def test_a_high_temperature_still_draws_valid_tokens():
+    """Huge logits must not overflow into no probabilities at all."""
     tokens, _ = sample(random_logits(50) * 1e4, sequences(50), 5.0)
     assert all(0 <= token < 40 for token in tokens)

@@ -142,6 +142,7 @@ def note_what_happened(world):
 @SETTINGS
 @given(requests, st.integers(3, 30), st.integers(1, 8), st.integers(0, 3), st.integers(1, 2))
 def test_unified(arrivals, blocks, block_tokens, seed, replicas):
+    """Every request ends with its own tokens; blocks are owned once and given back; prompts and decodes never mix."""
     world = World("unified", arrivals, blocks=blocks, block_tokens=block_tokens, seed=seed, workers=(replicas, 0)).run()
     check_ends(world)
     check_trace_and_metrics(world, "unified")
@@ -153,6 +154,7 @@ def test_unified(arrivals, blocks, block_tokens, seed, replicas):
 @SETTINGS
 @given(requests, st.integers(3, 30), st.integers(1, 8), st.integers(1, 20), st.integers(0, 3))
 def test_chunked(arrivals, blocks, block_tokens, chunk, seed):
+    """As above; and no step prefills more than its chunk or leaves a running decode out."""
     world = World("chunked", arrivals, blocks=blocks, block_tokens=block_tokens, chunk=chunk, seed=seed).run()
     check_ends(world)
     check_trace_and_metrics(world, "chunked")
@@ -176,6 +178,7 @@ def test_chunked(arrivals, blocks, block_tokens, chunk, seed):
     st.integers(0, 5),
 )
 def test_disaggregated(arrivals, blocks, block_tokens, layerwise, workers, lose_ack, late_ack_ns, lease_ns, seed):
+    """As above with lost and late acknowledgements and short leases; and the decode pool never prefills."""
     world = World(
         "disaggregated",
         arrivals,
