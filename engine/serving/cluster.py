@@ -21,6 +21,7 @@ from engine.serving.router import Capacity, Router
 
 _SHORTEST_WAIT_S = 0.2
 LOAD_LIMIT_S = 300
+PING_LIMIT_S = 10
 _CLOSE_LIMIT_S = 20
 
 
@@ -96,7 +97,8 @@ class Cluster:
             for name, record in self._records(waiting, "loaded", LOAD_LIMIT_S, cancelled):
                 self.facts[name] = {key: value for key, value in record.items() if key != "type"}
             for spec in specs:
-                self.facts[spec.name]["clock_offset_ns"] = measured_clock_offset_ns(self.workers[spec.name])
+                offset = measured_clock_offset_ns(spec.name, lambda name=spec.name: self._ping(name, cancelled))
+                self.facts[spec.name]["clock_offset_ns"] = offset
         except (LabError, Cancelled):
             self.stop()
             raise
@@ -132,6 +134,11 @@ class Cluster:
         except BaseException:  # an interrupt or a bug too: the session is still open on the workers
             self.stop()
             raise
+
+    def _ping(self, name: str, cancelled: Callable[[], bool]) -> int:
+        self.workers[name].send({"type": "ping"})
+        ((_, record),) = self._records({name}, "pong", PING_LIMIT_S, cancelled)
+        return record["now_ns"]
 
     def _records(self, waiting: set[str], wanted: str, limit_s: float, cancelled: Callable[[], bool]):
         """Yield the `wanted` record of each worker in `waiting`, which must all come within `limit_s`."""

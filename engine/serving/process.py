@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from engine.errors import LabError
@@ -87,22 +88,14 @@ class WorkerProcess:
         return lines[-1][:300] if lines else ""
 
 
-def measured_clock_offset_ns(worker: WorkerProcess) -> int:
-    """The worker's clock against ours; the worker must be idle, with nothing else of it in `events`.
+def measured_clock_offset_ns(worker: str, ask: Callable[[], int]) -> int:
+    """The worker's clock, which `ask` reads, against ours.
 
     Raises LabError("clocks-disagree") if they are not one clock: stamps of different processes could not be compared.
     """
-
-    def ask() -> int:
-        worker.send({"type": "ping"})
-        name, record = worker.events.get()
-        if record is None:
-            raise worker.died()
-        return record["now_ns"]
-
     offset, trip = clock_offset_ns(ask)
     if abs(offset) > trip / 2 + 1_000_000:
-        raise LabError("clocks-disagree", worker=worker.spec.name, offset_ms=round(offset / 1e6, 3))
+        raise LabError("clocks-disagree", worker=worker, offset_ms=round(offset / 1e6, 3))
     return offset
 
 

@@ -322,6 +322,7 @@ for line in sys.stdin:
         case "load" if {loads}:
             say(type="loaded", pid=0)
         case "ping":
+            {ping}
             say(type="pong", now_ns=time.perf_counter_ns() + {clock_ahead_ns})
         case "open":
             say(type="opened")
@@ -336,9 +337,9 @@ class TestCoordinator:
 
     @pytest.fixture
     def stand_in(self, tmp_path, monkeypatch):
-        def make(*, loads=True, clock_ahead_ns=0) -> Cluster:
+        def make(*, loads=True, ping="pass", clock_ahead_ns=0) -> Cluster:
             path = tmp_path / "worker"
-            path.write_text(STAND_IN.format(python=sys.executable, loads=loads, clock_ahead_ns=clock_ahead_ns))
+            path.write_text(STAND_IN.format(python=sys.executable, loads=loads, ping=ping, clock_ahead_ns=clock_ahead_ns))
             path.chmod(0o755)
             monkeypatch.setattr(sys, "executable", str(path))
             made.append(Cluster(DEPLOYMENT))
@@ -378,6 +379,16 @@ class TestCoordinator:
         with pytest.raises(LabError) as caught:
             cluster.start({"prefill", "decode"})
         assert caught.value.code == "worker-silent" and caught.value.facts["workers"] == "decode-0, prefill-0"
+        assert not cluster.alive
+
+    @pytest.mark.parametrize("ping, code", [("sys.exit(3)", "worker-died"), ("time.sleep(60)", "worker-silent")])
+    def test_a_worker_that_is_lost_after_loading_is_told(self, stand_in, monkeypatch, ping, code):
+        """Its clock is read last of all; without a limit there the start would wait for ever."""
+        monkeypatch.setattr(cluster_module, "PING_LIMIT_S", 0.5)
+        cluster = stand_in(ping=ping)
+        with pytest.raises(LabError) as caught:
+            cluster.start({"engine"})
+        assert caught.value.code == code and "engine-0" in str(caught.value)
         assert not cluster.alive
 
     def test_starting_can_be_cancelled(self, stand_in):
