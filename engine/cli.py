@@ -185,6 +185,8 @@ def _logits(arguments: argparse.Namespace) -> None:
 def _bench(arguments: argparse.Namespace) -> None:
     from engine.experiments.bench import report, run_bench
 
+    if arguments.json:
+        _check_writable(arguments.json)
     figures = run_bench(
         device=arguments.device,
         dtype=arguments.dtype,

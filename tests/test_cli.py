@@ -205,6 +205,11 @@ class TestBadInput:
         (tmp_path / "result.json").write_text(json.dumps(small_result()))
         assert_one_line(*inside("trace", "result.json"), "--chrome", "--csv")
 
+    @pytest.mark.parametrize("arguments, word", [(["--json", "no/such/folder/x.json"], "folder"), (["--pairs", "0"], "pairs")])
+    def test_a_benchmark_that_cannot_be(self, inside, arguments, word):
+        """Told before the minutes it takes, not when the figures are to be written."""
+        assert_one_line(*inside("bench", "--device", "cpu", *arguments), word)
+
     def test_an_unknown_fetch(self, inside):
         """The names that can be fetched are in the line."""
         assert_one_line(*inside("fetch", "nonsense"), "nonsense", "kjv")
