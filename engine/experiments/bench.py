@@ -16,6 +16,7 @@ from engine.errors import LabError
 from engine.lock import device_lock
 from engine.measure.device import choose, choose_dtype, usable_cores
 from engine.measure.limits import matmul_flops_per_s, read_bytes_per_s, synchroniser
+from engine.measure.threads import OPENMP_SETTINGS
 
 MODEL = "smollm2-135m-instruct"
 PREFILL_TOKENS = (512, 1024, 2048, 4096)
@@ -43,7 +44,7 @@ def run_bench(
     dtype = choose_dtype(dtype, chosen)
     where = "cpu" if chosen.device_class == "cpu" else "cuda:0"
     threads = len(usable_cores())
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.update(OPENMP_SETTINGS)
     with device_lock(
         "cpu" if where == "cpu" else "cuda",
         "bench",
@@ -92,7 +93,7 @@ def report(figures: dict) -> str:
     lines = [
         f"{figures['model']} in {figures['dtype']} on {figures['device']['name']}, {figures['threads']} threads, "
         f"median of {figures['pairs']} alternated pairs",
-        f"both compute the same: logits differ by at most {figures['logit_difference_in_std']:.1e} standard deviations",
+        f"the two models' logits differ by at most {figures['logit_difference_in_std']:.1e} standard deviations",
         f"limits here: matmul {limits['matmul_flops_per_s'] / 1e9:.0f} GFLOP/s, reading {limits['read_bytes_per_s'] / 1e9:.1f} GB/s",
     ]
     for f in figures["figures"]:

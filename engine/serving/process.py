@@ -12,6 +12,7 @@ from pathlib import Path
 
 from engine.errors import LabError
 from engine.measure.clock import clock_offset_ns
+from engine.measure.threads import OPENMP_SETTINGS
 from engine.serving.deployment import WorkerSpec
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -100,11 +101,10 @@ def measured_clock_offset_ns(worker: str, ask: Callable[[], int]) -> int:
 
 
 def _environment(spec: WorkerSpec) -> dict[str, str]:
-    """Idle OpenMP threads must sleep, not spin: two busy pools on two cores would slow each other tenfold."""
     return {
         **os.environ,
+        **OPENMP_SETTINGS,
         "OMP_NUM_THREADS": str(spec.threads),
-        "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONUNBUFFERED": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
