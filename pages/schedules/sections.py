@@ -139,6 +139,8 @@ def _picture(result: dict, words: Words, colors: Palette, touch: bool) -> None:
         )
 
     draw()
+    if (repeats := result["manifest"]["scenario"]["repeats"]) > 1:
+        st.html(f"<p class='lab-note'>{escape(words('span.drawn', n=repeats))}</p>")
     _table(view, words)
     st.markdown(words.part("read"))
     st.html(parts.glossary(words, shown))
