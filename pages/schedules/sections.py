@@ -206,6 +206,9 @@ def _texts(result: dict, words: Words) -> None:
         return
     if result["manifest"]["model"].get("random"):
         st.html(f"<p class='lab-note'>{escape(words('texts.random'))}</p>")
+    text = result["manifest"]["text"]
+    if text.get("repeated"):
+        st.html(f"<p class='lab-note'>{escape(words('texts.repeated', name=text['title']))}</p>")
     # The long prompts' texts first, and in sight; the chats' behind a click.
     found = sorted(result["texts"].items(), key=lambda pair: not pair[0].startswith("long"))
     first = [pair for pair in found if pair[0].startswith("long")] or found[:1]
