@@ -73,12 +73,7 @@ def _chunked(result: dict) -> list[Sentence]:
     m, u = _metrics(result, "chunked"), _metrics(result, "unified")
     found: list[Sentence] = []
     if _both(m, u, "itl_max_s"):
-        facts = {
-            "gap": fmt.seconds(m["itl_max_s"]),
-            "unified": fmt.seconds(u["itl_max_s"]),
-            "ratio": fmt.ratio(u["itl_max_s"] / m["itl_max_s"]),
-            "chunk": fmt.count(result["manifest"]["scenario"]["chunk_tokens"]),
-        }
+        facts = _against_unified(m, u) | {"chunk": fmt.count(result["manifest"]["scenario"]["chunk_tokens"])}
         found.append(
             ("cost.chunked.gap" if u["itl_max_s"] > m["itl_max_s"] * (1 + SAME) else "cost.chunked.no_gain", facts)
         )
@@ -119,11 +114,7 @@ def _disaggregated(result: dict) -> list[Sentence]:
     m, u = _metrics(result, "disaggregated"), _metrics(result, "unified")
     found: list[Sentence] = []
     if _both(m, u, "itl_max_s"):
-        facts = {
-            "gap": fmt.seconds(m["itl_max_s"]),
-            "unified": fmt.seconds(u["itl_max_s"]),
-            "ratio": fmt.ratio(u["itl_max_s"] / m["itl_max_s"]),
-        }
+        facts = _against_unified(m, u)
         found.append(
             (
                 "cost.disaggregated.gap"
@@ -159,6 +150,15 @@ def _disaggregated(result: dict) -> list[Sentence]:
             )
         )
     return found
+
+
+def _against_unified(m: dict, u: dict) -> dict[str, str]:
+    """The worst gap of a schedule beside unified's."""
+    return {
+        "gap": fmt.seconds(m["itl_max_s"]),
+        "unified": fmt.seconds(u["itl_max_s"]),
+        "ratio": fmt.ratio(u["itl_max_s"] / m["itl_max_s"]),
+    }
 
 
 def _preempted(result: dict, schedule: str) -> list[Sentence]:
