@@ -23,7 +23,6 @@ PREFILL_TOKENS = (512, 1024, 2048, 4096)
 DECODE_BATCHES = (1, 10)
 DECODE_CONTEXT_TOKENS = 512
 _DECODE_STEPS = 8
-_BLOCK_TOKENS = {"cpu": 16, "gpu": 256}
 
 
 def run_bench(
@@ -201,15 +200,15 @@ def _engine(ours, prompts: list[list[int]], where: str, device_class: str, dtype
     """A runner and scheduler with these prompts waiting, as a worker builds them."""
     import torch
 
-    from engine.kv.blocks import BlockPool
+    from engine.kv.blocks import BLOCK_TOKENS, BlockPool, blocks_for
     from engine.kv.storage import KVStorage
     from engine.serving.policies import Limits, Unified
     from engine.serving.request import Request, Sequence
     from engine.serving.runner import TorchRunner
     from engine.serving.scheduler import Scheduler
 
-    size = _BLOCK_TOKENS[device_class]
-    blocks = sum(-(-(len(prompt) + room) // size) for prompt in prompts)
+    size = BLOCK_TOKENS[device_class]
+    blocks = sum(blocks_for(len(prompt) + room, size) for prompt in prompts)
     storage = KVStorage(ours.config, blocks, size, device=where, dtype=getattr(torch, dtype))
     limits = Limits(max_prefill_tokens=sum(map(len, prompts)))
     scheduler = Scheduler(Unified(), BlockPool(blocks, size), limits)

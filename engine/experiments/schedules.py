@@ -18,6 +18,7 @@ import engine
 from engine.errors import LabError
 from engine.experiments.prompts import Prompt, PromptWriter
 from engine.experiments.scenarios import SchedulesScenario, new_run_id
+from engine.kv.blocks import BLOCK_TOKENS
 from engine.lock import device_lock
 from engine.measure.device import Device, choose, choose_dtype, usable_cores
 from engine.measure.metrics import LONG, median_of, summarize
@@ -25,13 +26,13 @@ from engine.measure.trace import build_trace, output_tokens
 from engine.model.card import describe, find_checkpoint
 from engine.model.catalog import CATALOG
 from engine.model.load_tokenizer import load_tokenizer
+from engine.model.tokenizer import Tokenizer
 from engine.serving.cluster import Arrival, Cluster, SessionSettings
 from engine.serving.deployment import Deployment, cpu_deployment, cuda_deployment
 from engine.serving.request import Request
 from engine.texts import load_text
 
 FORMAT = 1
-_BLOCK_TOKENS = {"cpu": 16, "gpu": 256}  # CUDA's paged kernel wants pages of 256
 _BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2}
 # Two logits closer than this may change places when the batch changes: the error of a forward in this format.
 NEAR_TIE = {"float32": 0.01, "bfloat16": 0.5}
@@ -52,7 +53,7 @@ class Plan:
     requests: tuple[dict, ...]
     arrivals: tuple[Arrival, ...]
     prompts: dict[str, Prompt]
-    num_layers: int
+    tokenizer: Tokenizer
     kv_bytes_per_token: int
     block_tokens: int
 
@@ -78,8 +79,9 @@ def plan_schedules(scenario: SchedulesScenario) -> Plan:
                 max_context=card.config.max_context,
             )
     text = load_text(scenario.text)
-    requests, arrivals, prompts, repeated = _write_requests(scenario, text.text)
-    block_tokens = _BLOCK_TOKENS[device.device_class]
+    tokenizer = load_tokenizer(scenario.model)
+    requests, arrivals, prompts, repeated = _write_requests(scenario, tokenizer, text.text)
+    block_tokens = BLOCK_TOKENS[device.device_class]
     kv_bytes_per_token = card.config.kv_bytes_per_token(_BYTES_PER_VALUE[dtype])
     deployment = _deploy(scenario, device, dtype)
     plan = Plan(
@@ -99,7 +101,7 @@ def plan_schedules(scenario: SchedulesScenario) -> Plan:
         tuple(requests),
         tuple(arrivals),
         prompts,
-        card.config.n_layers,
+        tokenizer,
         kv_bytes_per_token,
         block_tokens,
     )
@@ -216,9 +218,9 @@ class _Meter:
         self.progress("measuring", done, schedule=self.schedule, repeat=self.repeat + 1, repeats=self.repeats)
 
 
-def _write_requests(scenario: SchedulesScenario, text: str):
+def _write_requests(scenario: SchedulesScenario, tokenizer: Tokenizer, text: str):
     """Requests in order of arrival, with their prompts; ids are kind-number."""
-    writer = PromptWriter(load_tokenizer(scenario.model), text, text_name=scenario.text, seed=scenario.seed)
+    writer = PromptWriter(tokenizer, text, text_name=scenario.text, seed=scenario.seed)
     rows = []
     prompts: dict[str, Prompt] = {}
     for group in scenario.groups:
@@ -350,14 +352,13 @@ def _refused(records: list[dict], index: int) -> bool:
 
 def _texts(plan: Plan, tokens: dict[str, dict]) -> dict:
     """What the model wrote, up to its end-of-text; `tokens_after_end` counts what it had to go on making after that."""
-    tokenizer = load_tokenizer(plan.scenario.model)
     texts = {}
     for index, request in enumerate(plan.requests):
         entry = texts[request["id"]] = {"prompt": plan.prompts[request["id"]].shown, "tokens_after_end": {}}
         for schedule, by_index in tokens.items():
             ids = [token for token, _ in by_index.get(index, [])]
-            end = next((place for place, token in enumerate(ids) if token in tokenizer.eos_ids), len(ids))
-            entry[schedule] = tokenizer.decode(ids[:end])
+            end = next((place for place, token in enumerate(ids) if token in plan.tokenizer.eos_ids), len(ids))
+            entry[schedule] = plan.tokenizer.decode(ids[:end])
             entry["tokens_after_end"][schedule] = max(0, len(ids) - end - 1)
     return texts
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from engine.errors import LabError
-from engine.formulas.kv import kv_bytes_per_token
 from engine.kv.blocks import slot_runs
 from engine.model.config import ModelConfig
 
@@ -41,9 +40,7 @@ class KVStorage:
         slots = num_blocks * block_tokens
         inner = (config.n_kv_heads, slots) if self.heads_first else (slots, config.n_kv_heads)
         shape = (2, config.n_layers, *inner, config.head_dim)
-        self.bytes_per_token = kv_bytes_per_token(
-            config.n_layers, config.n_kv_heads, config.head_dim, bytes_per_value=dtype.itemsize
-        )
+        self.bytes_per_token = config.kv_bytes_per_token(dtype.itemsize)
         try:
             if shared_file is not None:
                 memory = _map(shared_file, shape, dtype)

@@ -93,14 +93,6 @@ def usable_cores() -> tuple[int, ...]:
     return tuple(cores[: count if count == 1 else count - count % 2])
 
 
-def load_average() -> float | None:
-    """Runnable processes of the last minute, where the system tells."""
-    try:
-        return os.getloadavg()[0]
-    except OSError:
-        return None
-
-
 def _physical(core: int) -> str:
     try:
         path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")

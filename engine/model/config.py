@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from engine.errors import LabError
+from engine.formulas.kv import kv_bytes_per_token
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class ModelConfig:
 
         The number of query heads does not occur in it: that is what GQA saves.
         """
-        return 2 * self.n_layers * self.n_kv_heads * self.head_dim * bytes_per_value
+        return kv_bytes_per_token(self.n_layers, self.n_kv_heads, self.head_dim, bytes_per_value=bytes_per_value)
 
     def parameter_count(self) -> int:
         """Parameters, counting tied embeddings once."""

@@ -54,9 +54,6 @@ class Replica:
             self.outbox.append(Noted("admitted", index, now_ns))
         return plan
 
-    def fetches(self) -> list[Fetch]:
-        return []
-
     def complete(self, plan: StepPlan, sampled: Mapping[int, int], now_ns: int) -> None:
         for sequence in self.scheduler.complete(plan, sampled):
             self.outbox.append(Finished(sequence.index))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
+from engine.kv.blocks import blocks_for
 from engine.serving.request import Sequence
 
 
@@ -69,7 +70,7 @@ class View:
     limits: Limits
 
     def blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self.block_tokens)
+        return blocks_for(tokens, self.block_tokens)
 
 
 @dataclass(frozen=True)

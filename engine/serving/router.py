@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from engine.errors import LabError
 from engine.serving.messages import Ack, Finished, Message, Offer, Part, Refused, Return, Submit
 from engine.serving.request import Request
+from engine.serving.scheduler import refuse_what_never_fits
 
 Addressed = list[tuple[str, Message]]
 
@@ -19,9 +20,6 @@ class Capacity:
 
     num_blocks: int
     block_tokens: int
-
-    def holds(self, tokens: int) -> bool:
-        return -(-tokens // self.block_tokens) <= self.num_blocks
 
 
 class Router:
@@ -45,15 +43,11 @@ class Router:
         """A new request. Raises LabError("request-never-fits") if some pool could never hold it."""
         pools = [self.capacities[worker] for worker in self.entry + self.decode]
         smallest = min(pools, key=lambda pool: pool.num_blocks * pool.block_tokens)
-        if not smallest.holds(request.max_kv_tokens):
+        try:
+            refuse_what_never_fits(request, smallest)
+        except LabError:
             self.ended.add(request.index)
-            raise LabError(
-                "request-never-fits",
-                tokens=request.max_kv_tokens,
-                needed_blocks=-(-request.max_kv_tokens // smallest.block_tokens),
-                total_blocks=smallest.num_blocks,
-                block_tokens=smallest.block_tokens,
-            )
+            raise
         self.requests[request.index] = request
         self._attempt[request.index] = 0
         return self._enter(request.index, list(request.prompt))

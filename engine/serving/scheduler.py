@@ -10,9 +10,10 @@
 from bisect import insort
 from collections import deque
 from collections.abc import Mapping
+from typing import Protocol
 
 from engine.errors import LabError
-from engine.kv.blocks import BlockPool
+from engine.kv.blocks import BlockPool, blocks_for
 from engine.serving.policies import Limits, Policy, StepPlan, View
 from engine.serving.request import Request, Sequence
 
@@ -106,14 +107,21 @@ class Scheduler:
         self.waiting.appendleft(sequence)
 
 
-def refuse_what_never_fits(request: Request, blocks: BlockPool) -> None:
+class Pool(Protocol):
+    """How large a KV pool is, whoever knows it: the pool itself, or a router that has heard of it."""
+
+    num_blocks: int
+    block_tokens: int
+
+
+def refuse_what_never_fits(request: Request, pool: Pool) -> None:
     """Raises LabError("request-never-fits") if the empty pool could not hold the request to its last token."""
-    needed = blocks.blocks_for(request.max_kv_tokens)
-    if needed > blocks.num_blocks:
+    needed = blocks_for(request.max_kv_tokens, pool.block_tokens)
+    if needed > pool.num_blocks:
         raise LabError(
             "request-never-fits",
             tokens=request.max_kv_tokens,
             needed_blocks=needed,
-            total_blocks=blocks.num_blocks,
-            block_tokens=blocks.block_tokens,
+            total_blocks=pool.num_blocks,
+            block_tokens=pool.block_tokens,
         )
