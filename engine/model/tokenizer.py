@@ -25,6 +25,7 @@ _PRE_TOKENIZERS = {
     "smollm": lambda: [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)],
 }
 _CONTROL, _USER_DEFINED = 3, 4  # token types of GGUF
+_BROKEN = "\ufffd"
 
 
 class Tokenizer:
@@ -67,6 +68,10 @@ class Tokenizer:
         """Ids -> text. Bytes that are no whole character (an answer cut within one) become U+FFFD."""
         return self._core.decode(list(ids), skip_special_tokens=skip_special)
 
+    def pieces(self) -> Pieces:
+        """A fresh incremental decoder, for one answer as it comes."""
+        return Pieces(self)
+
     def chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[int]:
         """Chat messages -> ids, through the model's own template.
 
@@ -76,6 +81,54 @@ class Tokenizer:
         eos = "" if not self.eos_ids else self._core.id_to_token(self.eos_ids[0]) or ""
         text = render_chat(self.chat_template, messages, name=self.name, bos=bos, eos=eos, add_generation_prompt=add_generation_prompt)
         return self.encode(text, add_special=False, parse_special=True)
+
+
+class Pieces:
+    """The text that each new token of one answer adds; all of it together is what `decode` makes of all ids.
+
+    A character can be spread over several tokens (a Hangul syllable, an emoji): the
+    token that completes it brings it, those before bring nothing of it. Only the tokens
+    since the last but one border between characters are decoded again, so a token costs
+    some microseconds however long the answer is. (A decoder that judges a whole run of
+    byte tokens at once, as SentencePiece's byte fallback does, must be given UTF-8.)
+    """
+
+    _MOST, _KEPT = 32, 8  # ids decoded again without a border, and then; 8 tokens are at least 8 bytes
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._border = 0  # before this many ids lies the last border between characters
+        self._given = 0  # characters of the ids' text that are out
+
+    def add(self, token_id: int) -> str:
+        """What this token adds; "" while it completes no character."""
+        self._ids.append(token_id)
+        text = self._tokenizer.decode(self._ids)
+        piece = self._give(text.rstrip(_BROKEN))
+        if not text.endswith(_BROKEN):
+            self._ids = self._ids[self._border :]
+            self._border = len(self._ids)
+            self._given = len(self._tokenizer.decode(self._ids))
+        elif len(self._ids) > self._MOST:
+            piece += self._give(_without_half_a_character(text))
+            self._ids, self._border = self._ids[-self._KEPT :], 0
+            self._given = len(_without_half_a_character(self._tokenizer.decode(self._ids)))
+        return piece
+
+    def rest(self) -> str:
+        """What is still held back when the answer ends: bytes that never became a character, as U+FFFD."""
+        return self._give(self._tokenizer.decode(self._ids))
+
+    def _give(self, text: str) -> str:
+        piece = text[self._given :]
+        self._given = max(self._given, len(text))
+        return piece
+
+
+def _without_half_a_character(text: str) -> str:
+    """At most three U+FFFD at the end can be the first bytes of a character that goes on in the next token."""
+    return text[:-3] + text[-3:].rstrip(_BROKEN)
 
 
 def tokenizer_from_gguf(fields: Mapping[str, object], *, name: str, path: str) -> Tokenizer:

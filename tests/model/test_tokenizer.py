@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import decoders, models
 
 from engine.errors import LabError
-from engine.model.tokenizer import byte_tokenizer, tokenizer_from_directory, tokenizer_from_gguf
+from engine.model.tokenizer import Tokenizer, byte_tokenizer, tokenizer_from_directory, tokenizer_from_gguf
 from engine.texts import load_text
 
 FIXTURE = json.loads((Path(__file__).parent / "fixtures" / "llama_cpp_tokens.json").read_text())
@@ -78,3 +82,60 @@ def test_a_directory_brings_template_and_ends(tmp_path):
     assert tokenizer.eos_ids == (7, 9, tokenizer.encode("a")[0])
     (tmp_path / "chat_template.jinja").write_text("newer")
     assert tokenizer_from_directory(tmp_path, name="x").chat_template == "newer"
+
+
+def _pieces(tokenizer, ids):
+    stream = tokenizer.pieces()
+    return [*(stream.add(token) for token in ids), stream.rest()]
+
+
+WORDS = st.lists(st.sampled_from([*"한글뷁값🙂👩‍👩‍👧é\ufffd\n a", "the ", "안녕하세요", "<|im_end|>"]), max_size=30).map("".join)
+
+
+@given(text=WORDS, cut=st.integers(0, 12))
+def test_pieces_are_the_text_token_by_token(default_tokenizer, text, cut):
+    """Characters spread over tokens, and an answer that ends within one: no U+FFFD on the way, nothing lost or twice."""
+    for tokenizer in (default_tokenizer, byte_tokenizer("x")):
+        ids = tokenizer.encode(text)
+        whole = _pieces(tokenizer, ids)
+        assert "".join(whole) == text and all("\ufffd" not in piece for piece in whole) or "\ufffd" in text
+        ids = ids[: max(0, len(ids) - cut)]
+        assert "".join(_pieces(tokenizer, ids)) == tokenizer.decode(ids)
+
+
+@given(data=st.data())
+def test_pieces_of_any_tokens(default_tokenizer, data):
+    """A random or confused model writes bytes that are no UTF-8, for as long as it likes."""
+    for tokenizer in (default_tokenizer, byte_tokenizer("x")):
+        some = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), min_size=1, max_size=6))
+        ids = data.draw(st.lists(st.sampled_from(some), max_size=60))
+        assert "".join(_pieces(tokenizer, ids)) == tokenizer.decode(ids)
+
+
+def test_a_character_comes_with_its_last_token():
+    """Shown too early it is a replacement character on the page; shown too late the reader waits for nothing."""
+    tokenizer = byte_tokenizer("x")
+    assert _pieces(tokenizer, tokenizer.encode("a한b")) == ["a", "", "", "한", "b", ""]
+    assert _pieces(tokenizer, tokenizer.encode("한")[:2]) == ["", "", "\ufffd"]
+
+
+def test_a_long_answer_costs_no_more_per_token():
+    """Decoding all ids again for every token would slow down the coordinator, which shares the cores it measures."""
+    tokenizer = byte_tokenizer("x")
+    decoded = []
+    tokenizer.decode = lambda ids: decoded.append(len(ids)) or "x" * len(ids)
+    _pieces(tokenizer, range(1000))
+    assert max(decoded) <= 33
+    tokenizer.decode = lambda ids: decoded.append(len(ids)) or "\ufffd" * len(ids)
+    _pieces(tokenizer, range(1000))
+    assert max(decoded) <= 33
+
+
+def test_pieces_with_byte_fallback():
+    """SentencePiece models drop a space in front and spell rare characters in bytes."""
+    vocabulary = {"<unk>": 0, **{f"<0x{byte:02X}>": byte + 1 for byte in range(256)}, "▁the": 257, "▁": 258, "cat": 259}
+    core = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
+    core.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer = Tokenizer("llama-like", core)
+    ids = [257, 259, *(byte + 1 for byte in "한🙂".encode()), 258, 257, 259] * 5
+    assert "".join(_pieces(tokenizer, ids)) == tokenizer.decode(ids) and tokenizer.decode(ids).startswith("thecat한🙂  thecat")
