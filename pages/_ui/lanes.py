@@ -54,7 +54,7 @@ class Row:
     id: str
     kind: str
     status: str
-    arrival_s: float
+    arrival_s: float | None  # None if it has not come yet, in a run that still goes on
     bars: tuple[Bar, ...]
     token_s: tuple[float, ...]
 
@@ -168,10 +168,14 @@ def _lane(schedule: str, entry: dict, bytes_per_token: float) -> Lane:
 
 
 def _in_reading_order(requests: list[dict]) -> list[tuple[int, dict]]:
-    """The long prompts first, then the rest as they arrived."""
-    return sorted(
-        enumerate(requests), key=lambda pair: (pair[1]["kind"] != metrics.LONG, pair[1]["arrival_s"], pair[0])
-    )
+    """The long prompts first, then the rest as they arrived; who is still to come stands last."""
+
+    def place(pair: tuple[int, dict]) -> tuple:
+        index, request = pair
+        arrival = request["arrival_s"]
+        return request["kind"] != metrics.LONG, float("inf") if arrival is None else arrival, index
+
+    return sorted(enumerate(requests), key=place)
 
 
 def _tracks(schedule: str, entry: dict, stalls: dict[int, list[Span]]) -> tuple[Track, ...]:
