@@ -80,6 +80,7 @@ def test_the_slo_on_gaps_is_on_99_of_100():
     times = [float(i) for i in range(101)] + [105.0]
     assert meets_slos(request(times, arrival=0.0), 0.5, 1.0)
     assert not meets_slos(request([*times, 110.0], arrival=0.0), 0.5, 1.0)
+    assert not meets_slos(request(times, arrival=0.0), 0.5, 1.0, share=1.0)  # a promise about every gap forgives none
 
 
 def test_a_limit_met_exactly_is_met():

@@ -1,0 +1,74 @@
+"""Line charts: every series can be told apart without colour, ticks carry units, labels do not cover each other."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pages._ui import charts, fmt
+from pages._ui.palette import DARK, LIGHT
+
+SECONDS = charts.Axis("wait", fmt.seconds, log=True)
+COUNT = charts.Axis("chunk", fmt.count, log=True)
+
+
+def series(n: int, y=(0.1, 0.2, 0.4)) -> list[charts.Series]:
+    return [charts.Series(f"line {i}", (1.0, 2.0, 4.0), tuple(v * (1 + i / 1000) for v in y), i) for i in range(n)]
+
+
+@pytest.mark.parametrize("colors", [LIGHT, DARK], ids=lambda p: p.mode)
+def test_lines_differ_in_colour_dash_and_marker(colors):
+    """In print and for colour-blind readers the colour is not enough."""
+    data = charts.lines(series(5), COUNT, SECONDS, colors)["data"]
+    for look in (lambda t: t["line"]["color"], lambda t: t["line"]["dash"], lambda t: t["marker"]["symbol"]):
+        assert len({look(t) for t in data}) == 5
+
+
+def test_end_labels_of_close_lines_are_moved_apart():
+    figure = charts.lines(series(4), COUNT, SECONDS, LIGHT, height=340)
+    ys = sorted(a["y"] for a in figure["layout"]["annotations"])
+    span = math.log10(0.4 * 1.003) - math.log10(0.1)
+    assert all(b - a >= span * 15 / 270 for a, b in zip(ys, ys[1:]))
+
+
+def test_a_phone_gets_a_legend_instead_of_end_labels_and_leaves_dragging_to_the_page():
+    layout = charts.lines(series(3), COUNT, SECONDS, LIGHT, touch=True)["layout"]
+    assert layout["showlegend"] and not layout["annotations"] and layout["dragmode"] is False
+
+
+def test_ticks_have_units_and_hover_has_both_numbers():
+    figure = charts.lines(series(1), COUNT, SECONDS, LIGHT)
+    assert all(text.endswith("s") for text in figure["layout"]["yaxis"]["ticktext"])
+    assert figure["data"][0]["text"][0] == "1: <b>100 ms</b>"
+
+
+def test_a_range_over_repeats_is_drawn_from_the_value():
+    s = charts.Series("a", (1.0,), (2.0,), low=(1.5,), high=(3.0,))
+    error = charts.lines([s], COUNT, SECONDS, LIGHT)["data"][0]["error_y"]
+    assert error["array"] == [1.0] and error["arrayminus"] == [0.5]
+
+
+def test_a_mark_on_a_log_axis_stands_where_its_value_is():
+    """Plotly wants the logarithm for a word and the value for a line."""
+    figure = charts.lines(series(1), COUNT, SECONDS, LIGHT, marks=(charts.Mark("here", 100.0),))
+    assert figure["layout"]["shapes"][0]["x0"] == 100.0
+    assert figure["layout"]["annotations"][0]["x"] == 2.0
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.0001, 1e6))
+def test_log_ticks_lie_near_the_range(low, factor):
+    high = low * factor
+    ticks = charts.log_ticks(low, high)
+    assert ticks and all(low * 0.79 <= t <= high * 1.26 for t in ticks)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_even_ticks_are_few_and_inside(low, width):
+    ticks = charts.even_ticks(low, low + width)
+    assert len(ticks) <= 8
+    assert all(low - width * 1e-6 <= t <= low + width * (1 + 1e-6) for t in ticks)
+
+
+def test_nothing_to_draw_is_an_empty_figure_and_no_error():
+    assert charts.lines([], COUNT, SECONDS, LIGHT)["data"] == []
