@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 from engine.errors import LabError
 
@@ -67,6 +68,8 @@ class SchedulesScenario:
     decompose: also measure the long prompt alone, whole and chunked, to tell chunking's kernel cost from the
     interleaved decodes.
     """
+
+    kind: ClassVar[str] = "schedules"
 
     workload: str
     groups: tuple[RequestGroup, ...]

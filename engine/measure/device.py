@@ -93,6 +93,17 @@ def usable_cores() -> tuple[int, ...]:
     return tuple(cores[: count if count == 1 else count - count % 2])
 
 
+def siblings(core: int) -> tuple[int, ...]:
+    """The logical CPUs that share a physical core with this one, itself included; only itself where nothing is known."""
+    found: list[int] = []
+    for part in _physical(core).split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            return (core,)
+        found += range(int(first), int(last or first) + 1)
+    return tuple(found)
+
+
 def _physical(core: int) -> str:
     try:
         path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")

@@ -6,10 +6,13 @@ from statistics import median
 import pytest
 
 from engine.errors import LabError
-from engine.experiments import schedules as experiment
+from engine.experiments import measuring, plan
 from engine.experiments.scenarios import RequestGroup, SchedulesScenario
 from engine.experiments.schedules import run_schedules
 from engine.lock import device_lock
+from engine.measure import disturbance
+from engine.measure.trace import build_trace
+from engine.model.tokenizer import byte_tokenizer
 from engine.serving.cluster import Cancelled
 from engine.serving.policies import Limits
 from tests.serving.simulation import World
@@ -102,6 +105,96 @@ def test_progress_goes_from_nothing_to_all_and_never_back():
     assert {(schedule, repeat) for schedule, repeat, _ in records} == {(schedule, 0) for schedule in BASE.schedules}
 
 
+def test_the_plan_is_told_before_the_first_record():
+    """Lanes, requests and memory can only be drawn live if they are known before anything happens; and it must be JSON."""
+    told = []
+    result = run(on_plan=lambda plan: told.append(("plan", plan)), on_record=lambda *record: told.append(("record", record)))
+    assert [what for what, _ in told].index("record") == 1 and sum(what == "plan" for what, _ in told) == 1
+    announced = json.loads(json.dumps(told[0][1], allow_nan=False))
+    assert announced["kind"] == "schedules" and announced["schedules"] == list(BASE.schedules) and announced["repeats"] == 1
+    first = result["schedules"]["unified"]
+    kept = ("id", "kind", "prompt_tokens", "output_tokens")
+    assert announced["requests"] == [{name: request[name] for name in kept} for request in first["trace"]["requests"]]
+    assert announced["kv_bytes_per_token"] == result["manifest"]["model"]["kv_bytes_per_token"]
+    for schedule, entry in result["schedules"].items():
+        assert announced["resources"][schedule] == [{k: v for k, v in r.items() if k != "clock_offset_ns"} for r in entry["resources"]]
+    records = [record for what, (_, _, record) in told[1:] if record["type"] == "arrive"]
+    assert len(records) == 3 * len(announced["requests"]), "the requests are numbered in the order of this list"
+    again = build_trace("unified", announced["requests"], [r for _, (s, _, r) in told[1:] if s == "unified"], block_tokens=announced["block_tokens"])
+    assert {**again, "repeat": 0} == first["trace"], "what is drawn live is what the result shows"
+
+
+def writing(text):
+    """Every request writes this text over and over, a byte a token; under chunked, request 1 begins with another byte."""
+
+    def change(schedule, records):
+        written = {}
+        for record in records:
+            for made in record.get("tokens", []) if record["type"] == "step" else []:
+                place = written[made[0]] = written.get(made[0], -1) + 1
+                made[1] = ids[place % len(ids)] if (schedule, *made[:1], place) != ("chunked", 1, 0) else other
+        return records
+
+    tokenizer = byte_tokenizer("x")
+    ids, (other,) = tokenizer.encode(text), tokenizer.encode("z")
+    return change
+
+
+def test_pieces_are_the_text_the_model_wrote():
+    """Live and afterwards, token by token: what the reader saw grow is the text that the result shows."""
+    seen = {}
+
+    def see(schedule, repeat, record):
+        for index, piece in record.get("pieces", ()):
+            seen.setdefault((schedule, index), []).append(piece)
+
+    result = run(Simulated(writing("a한")), on_record=see)
+    for index, request in enumerate(result["schedules"]["unified"]["trace"]["requests"]):
+        pieces, texts = result["pieces"][request["id"]], result["texts"][request["id"]]
+        assert pieces["unified"] == (["a", "", "", "한"] * 3)[: request["output_tokens"]]
+        assert "".join(pieces["unified"]) == texts["unified"]
+        assert pieces["disaggregated"] is None, "the same, so not sent twice"
+        if index == 1:
+            assert pieces["chunked"] == ["z", *pieces["unified"][1:]] and "".join(pieces["chunked"]) == texts["chunked"]
+        else:
+            assert pieces["chunked"] is None
+        for schedule in BASE.schedules:
+            assert seen[schedule, index] == (pieces[schedule] or pieces["unified"])
+
+
+def test_nothing_is_shown_after_the_end_of_text(monkeypatch):
+    """The model goes on, as lengths are fixed, but what it babbles then is no answer; half a character is not lost."""
+    tokenizer = byte_tokenizer("x")
+    tokenizer.eos_ids = tuple(tokenizer.encode("!"))
+    monkeypatch.setattr(plan, "load_tokenizer", lambda name: tokenizer)
+
+    def cut(schedule, records):
+        """After "ab" the first of three bytes of a character, then the end."""
+        bytes_ = [*tokenizer.encode("ab"), tokenizer.encode("한")[0], *tokenizer.encode("!cdefghij")]
+        written = {}
+        for made in [made for record in records if record["type"] == "step" for made in record["tokens"]]:
+            place = written[made[0]] = written.get(made[0], -1) + 1
+            made[1] = bytes_[place]
+        return records
+
+    result = run(Simulated(cut))
+    pieces, texts = result["pieces"]["chat-0"]["unified"], result["texts"]["chat-0"]
+    assert pieces == ["a", "b", "", "\ufffd", *[""] * 8]
+    assert texts["unified"] == "ab\ufffd" and texts["tokens_after_end"]["unified"] == 8
+
+
+def test_every_serving_is_judged(monkeypatch):
+    """One disturbed run of nine makes the result disturbed, and the page can say which; the limits stand beside it."""
+    shares = iter([0.0, 0.0, 0.3, 0.0, 0.0, 0.0])
+    monkeypatch.setattr(disturbance, "judge", lambda begin, end: disturbance.verdict(0.01, next(shares)))
+    found = run(scenario=BASE.changed({"repeats": 2}))["disturbance"]
+    assert found["disturbed"] is True and found["waited_share"] == 0.01 and found["others_cpu_share"] == 0.3
+    assert found["limit"] == disturbance.LIMITS
+    assert {schedule: [each["disturbed"] for each in runs] for schedule, runs in found["schedules"].items()} == {
+        "unified": [False, False], "chunked": [False, False], "disaggregated": [True, False]
+    }  # fmt: skip
+
+
 def test_the_costs_of_chunking_are_told_apart():
     """Alone and whole, alone in chunks, in chunks among the chats: each difference has a name of its own."""
     cluster = Simulated()
@@ -180,12 +273,12 @@ def test_a_busy_device_is_waited_for_or_told(monkeypatch):
 def test_workers_of_its_own_are_ended_and_those_of_others_kept(monkeypatch):
     """Left running they hold memory; ended, the service would start new ones for every job."""
     own, kept = Simulated(), Simulated()
-    monkeypatch.setattr(experiment, "Cluster", lambda deployment: own)
+    monkeypatch.setattr(measuring, "Cluster", lambda deployment: own)
     run_schedules(BASE)
     run(kept)
     assert own.stopped and not kept.stopped
     failing = Simulated(lambda schedule, records: 1 / 0)
-    monkeypatch.setattr(experiment, "Cluster", lambda deployment: failing)
+    monkeypatch.setattr(measuring, "Cluster", lambda deployment: failing)
     with pytest.raises(ZeroDivisionError):
         run_schedules(BASE)
     assert failing.stopped

@@ -1,0 +1,151 @@
+"""What all measurements share: the device to themselves, workers that are ready, one serving after another, watched."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from engine.experiments.manifest import Begun, begin
+from engine.experiments.plan import Plan
+from engine.lock import device_lock
+from engine.measure import disturbance
+from engine.measure.metrics import LONG
+from engine.serving.cluster import Arrival, Cluster
+from engine.serving.deployment import Deployment
+
+Progress = Callable[..., None]
+OnRecord = Callable[[str, int, dict], None]
+
+
+def no_progress(phase: str, done: float, **facts: object) -> None:
+    """For callers that do not look."""
+
+
+class Measuring:
+    """Serves a plan's requests on a cluster that is ready, and keeps how much each serving was disturbed."""
+
+    def __init__(self, cluster: Cluster, cancelled: Callable[[], bool], begun: Begun) -> None:
+        self.cluster = cluster
+        self.cancelled = cancelled
+        self.begun = begun
+        self.disturbances: dict[str, list[dict]] = {}
+
+    def serve(
+        self,
+        plan: Plan,
+        schedule: str,
+        *,
+        arrivals: list[Arrival] | None = None,
+        on_record: Callable[[dict], None] = lambda record: None,
+        name: str | None = None,
+    ) -> list[dict]:
+        """One serving under one schedule: its trace records. The disturbance is kept under `name` (none: not kept).
+
+        arrivals: others than the plan's.
+        """
+        watch = _Watch(self.cluster, plan, schedule, on_record)
+        records = self.cluster.serve(
+            list(plan.arrivals if arrivals is None else arrivals),
+            plan.settings(schedule),
+            on_record=watch.see,
+            cancelled=self.cancelled,
+        )
+        if name is not None:
+            self.disturbances.setdefault(name, []).append(watch.judged())
+        return records
+
+    @property
+    def disturbance(self) -> dict:
+        return disturbance.overall(self.disturbances)
+
+
+@contextmanager
+def measuring(
+    plan: Plan,
+    purpose: str,
+    *,
+    progress: Progress,
+    cancelled: Callable[[], bool],
+    wait: bool,
+    cluster_for: Callable[[Deployment], Cluster] | None,
+) -> Iterator[Measuring]:
+    """Hold the device, with the workers that the plan needs started; afterwards they are ended unless they were lent.
+
+    Raises as `device_lock` and `Cluster.start` do.
+    """
+    setup = plan.setup
+    with device_lock(
+        setup.lock_name,
+        purpose,
+        wait=wait,
+        cancelled=cancelled,
+        on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
+    ):
+        begun = begin()
+        cluster = cluster_for(setup.deployment) if cluster_for else Cluster(setup.deployment)
+        try:
+            progress("starting-workers", 0.0)
+            cluster.start(plan.groups, cancelled=cancelled)
+            yield Measuring(cluster, cancelled, begun)
+        finally:
+            if not cluster_for:
+                cluster.stop()
+
+
+class _Watch:
+    """Samples the machine when the serving starts (its first record) and when it has ended."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, schedule: str, on_record: Callable[[dict], None]) -> None:
+        workers = plan.workers(schedule)
+        self.pids = [pid for worker in workers if (pid := cluster.facts[worker.name].get("pid"))]
+        self.cores = {core for worker in workers for core in worker.cores}
+        self.on_record = on_record
+        self.begin: disturbance.Sample | None = None
+
+    def see(self, record: dict) -> None:
+        self.on_record(record)
+        if record["type"] == "start":
+            self.begin = self._sample()
+
+    def judged(self) -> dict:
+        return disturbance.judge(self.begin, self._sample())
+
+    def _sample(self) -> disturbance.Sample:
+        return disturbance.take_sample(self.pids, self.cores)
+
+
+class Meter:
+    """Turns one serving's trace records into progress: the share of its tokens that was computed.
+
+    number, total: which of how many equal parts of the whole it is; facts: what is told with the progress.
+    """
+
+    def __init__(self, plan: Plan, number: int, total: int, progress: Progress, **facts: object) -> None:
+        self.number, self.total, self.progress, self.facts = number, total, progress, facts
+        self.all_tokens = sum(r["prompt_tokens"] + r["output_tokens"] for r in plan.requests)
+        self.tokens = 0
+
+    def see(self, record: dict) -> None:
+        if record["type"] == "step":
+            self.tokens += sum(length for _, _, length in record["slices"])
+        elif record["type"] != "start":
+            return
+        done = (self.number + min(1.0, self.tokens / self.all_tokens)) / self.total
+        self.progress("measuring", done, **self.facts)
+
+
+def long_index(plan: Plan) -> int | None:
+    """The index of the first long prompt; None without one."""
+    return next((index for index, request in enumerate(plan.requests) if request["kind"] == LONG), None)
+
+
+def prefill_alone_s(plan: Plan, bench: Measuring, schedule: str, index: int) -> float:
+    """Seconds that one prompt takes with the device to itself: first step's begin to last step's end, one output token."""
+    alone = Arrival(0.0, replace(plan.arrivals[index].request, index=0, output_tokens=1))
+    steps = [r for r in bench.serve(plan, schedule, arrivals=[alone]) if r["type"] == "step"]
+    return (steps[-1]["end_ns"] - steps[0]["begin_ns"]) / 1e9
+
+
+def rotated(items: tuple, by: int) -> tuple:
+    """The same, beginning with another one each time."""
+    by %= len(items)
+    return items[by:] + items[:by]
