@@ -47,13 +47,24 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run an experiment").add_subparsers(required=True, metavar="EXPERIMENT")
     schedules = run.add_parser("schedules", help="the same requests under unified, chunked and disaggregated serving")
     schedules.add_argument("--workload", default=None, help="a preset (see: workloads)")
-    schedules.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
-    schedules.add_argument("--device", choices=("auto", "cpu", "cuda"))
-    schedules.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
-    schedules.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. long.prompt_tokens=2048")
-    schedules.add_argument("--json", required=True, metavar="OUT", help="where the result goes; - is stdout")
-    schedules.add_argument("--no-wait", action="store_true", help="fail at once if the device is busy")
     schedules.set_defaults(command=_run_schedules)
+    for experiment in (schedules,):
+        experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
+        experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
+        experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
+        experiment.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. long.prompt_tokens=2048")
+        experiment.add_argument("--json", required=True, metavar="OUT", help="where the result goes; - is stdout")
+        experiment.add_argument("--no-wait", action="store_true", help="fail at once if the device is busy")
+
+    runs = commands.add_parser("runs", help="list the stored runs, the newest first")
+    runs.add_argument("--json", action="store_true", help="as JSON on stdout")
+    runs.add_argument("--limit", type=int, default=50, metavar="N", help="no more than these (default: 50)")
+    runs.set_defaults(command=_runs)
+
+    pin = commands.add_parser("pin", help="keep a run when old ones make room for new ones")
+    pin.add_argument("run", help="a run id")
+    pin.add_argument("--off", action="store_true", help="do not keep it any longer")
+    pin.set_defaults(command=_pin)
 
     commands.add_parser("workloads", help="list the presets").set_defaults(command=_workloads)
     for name, command, words in (("models", _models, "list the models"), ("devices", _devices, "what this machine is")):
@@ -90,22 +101,64 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_schedules(arguments: argparse.Namespace) -> None:
-    from engine.experiments.scenarios import DEFAULT_WORKLOAD, parse_changes, scenario_for
-    from engine.experiments.schedules import run_schedules
+    from engine.experiments.scenarios import DEFAULT_WORKLOAD, scenario_for
+
+    changes, device_class = _changes(arguments)
+    _run(scenario_for(arguments.workload or DEFAULT_WORKLOAD, device_class, **changes), arguments)
+
+
+def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:
+    """The settings of a run command by name, and the class of the device that it is for."""
+    from engine.experiments.scenarios import parse_changes
     from engine.measure.device import choose
-    from engine.service import store
 
     changes = parse_changes(arguments.set)
     for name in ("model", "device", "dtype"):
         if getattr(arguments, name):
             changes[name] = getattr(arguments, name)
-    device_class = choose(str(changes.get("device", "auto"))).device_class
-    scenario = scenario_for(arguments.workload or DEFAULT_WORKLOAD, device_class, **changes)
+    return changes, choose(str(changes.get("device", "auto"))).device_class
+
+
+def _run(scenario: object, arguments: argparse.Namespace) -> None:
+    """Measure with a service process of this command's own; it ends with it, however that ends."""
+    from engine.service.client import Client
+
     _check_writable(arguments.json)
-    result = run_schedules(scenario, progress=_ProgressLine(), wait=not arguments.no_wait)
-    store.save(result)
-    print(f"run {result['run_id']}", file=sys.stderr)
+    line = _ProgressLine()
+    client = Client(own_files=True)
+    try:
+        run_id = client.submit(scenario, again=True, wait=not arguments.no_wait)
+        for status in client.follow(run_id):
+            if status.state == "running" and status.phase != "starting":
+                line(status.phase, status.done, **status.facts)
+        if status.state != "done":
+            error = status.error or {"code": "service-gone", "facts": {"why": status.state}}
+            raise LabError(error["code"], **error["facts"])
+        result = client.result(run_id)
+    finally:
+        client.stop()
+    print(f"run {run_id}", file=sys.stderr)
     _write(arguments.json, json.dumps(result, ensure_ascii=False))
+
+
+def _runs(arguments: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    from engine.service.store import Store
+
+    runs = [asdict(run) for run in Store().runs(limit=max(1, arguments.limit))]
+    if arguments.json:
+        print(json.dumps([{name: run[name] for name in run if name != "browser"} for run in runs], indent=2))
+        return
+    for run in runs:
+        pinned = "  pinned" if run["pinned"] else ""
+        print(f"{run['id']}  {run['started_at']:20}  {run['kind']:12}  {run['title']}{pinned}")
+
+
+def _pin(arguments: argparse.Namespace) -> None:
+    from engine.service.store import Store
+
+    Store().pin(arguments.run, not arguments.off)
 
 
 def _workloads(_: argparse.Namespace) -> None:
@@ -156,11 +209,12 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 def _trace(arguments: argparse.Namespace) -> None:
     from engine.measure.export import to_chrome, to_csv
-    from engine.service import store
+    from engine.service.files import read_result
+    from engine.service.store import Store
 
     if not arguments.chrome and not arguments.csv:
         raise LabError("nothing-asked", options="--chrome OUT, --csv OUT")
-    result = store.read_result(Path(arguments.run)) if _is_file(arguments.run) else store.load(arguments.run)
+    result = read_result(Path(arguments.run)) if _is_file(arguments.run) else Store().load(arguments.run)
     if result is None:
         raise LabError("run-unknown", run_id=arguments.run[:80])
     try:
@@ -247,7 +301,7 @@ def _write(out: str, text: str) -> None:
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # JSON is UTF-8, whatever the terminal
         print(text.removesuffix("\n"), flush=True)
         return
-    from engine.service.store import write_atomically
+    from engine.service.files import write_atomically
 
     path = Path(out)
     try:

@@ -85,7 +85,11 @@ RUNS = {
     "output-folder": "{path} cannot be written: its folder does not exist; create it first or give another path.",
     "nothing-asked": "Nothing was asked for; give at least one of: {options}.",
     "store-unwritable": "The result could not be stored in {path} ({why}); free some disk space or set LAB_HOME to a folder on another disk.",
-    "service-gone": "The engine service ended while working ({why}); it starts anew with the next run.",
+    "service-gone": "The engine service ended while working ({why}); this run is lost, nothing else is. It starts anew with the next run.",
+    "app-stopped": "The app ended while this run waited or was being measured; nothing was stored of it. Run it again.",
+    "queue-full": "{waiting} runs are waiting already, and the limit is {limit}; cancel one, or come back when the queue is shorter.",
+    "store-busy": "The index of the runs in {path} is held by another program; nothing is lost. Try again in a moment, or close that program.",
+    "pins-full": "Pinned runs may take {limit_mb} MB at most, half of the room for results; unpin another one first, or raise LAB_STORE_MB.",
 }
 
 MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **RUNS}

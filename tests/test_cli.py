@@ -16,6 +16,7 @@ import pytest
 from engine import cli
 from engine.lock import device_lock
 from engine.measure import device
+from engine.service.files import read_result
 from tests.measure.test_export import check_trace_event_format
 from tests.measure.traces import small_result
 
@@ -244,8 +245,7 @@ class TestRun:
         """In UTF-8 whatever the terminal's encoding, as JSON is; words go to stderr, with the run's id at the end."""
         result = json.loads(quick.stdout.decode("utf-8"))
         assert quick.stderr.decode().splitlines()[-1] == f"run {result['run_id']}"
-        stored = json.loads((home / "runs" / f"{result['run_id']}.json").read_text(encoding="utf-8"))
-        assert stored == result
+        assert read_result(home / "runs" / f"{result['run_id']}.json.gz") == result
         assert "measuring schedule=chunked repeat=1 repeats=1" in quick.stderr.decode()
 
     def test_metrics_as_promised(self, quick):
@@ -385,7 +385,7 @@ class TestOutput:
 
         (tmp_path / "result.json").write_text(json.dumps(small_result()))
         (tmp_path / "tokens.csv").write_text("old")
-        monkeypatch.setattr("engine.service.store.os.fsync", full)
+        monkeypatch.setattr("engine.service.files.os.fsync", full)
         assert_one_line(*inside("trace", "result.json", "--csv", "tokens.csv"), "tokens.csv", "No space left")
         assert (tmp_path / "tokens.csv").read_text() == "old" and len(list(tmp_path.iterdir())) == 2
 

@@ -1,10 +1,13 @@
 """The engine service: `python -m engine.service`, one child of the app. Jobs come in on stdin, states go out on stdout.
 
-    in   {"do": "submit", "id", "scenario"} | {"do": "fetch", "id", "name"} | {"do": "cancel", "id"}
-    out  {"id", "state", "place", "phase", "done", "facts", "error"}   state: queued running done failed cancelled
+    in   {"do": "submit", "id", "kind", "scenario", "browser", "again", "wait"} | {"do": "fetch", "id", "name", "browser"}
+         {"do": "cancel", "id"}
+    out  {"id", "state", "place", "phase", "done", "facts", "error", "result_id", "answered", "estimate_s", "ahead_s"}
+         state: queued running done failed cancelled; estimate_s, ahead_s: of this job, of all that wait before it
+         {"id", "live": {"plan"} | {"records": [[schedule, repeat, record], ...]}}   of the job that runs
 
-Jobs run one at a time, first come first served. Worker processes are kept for the next job of the same kind and let
-go after a while without work. When stdin ends (the app is gone), everything ends. No torch here.
+Jobs run one at a time; browsers take turns. Worker processes are kept for the next job of the same kind and let go
+after a while without work. When stdin ends (the app is gone), everything ends. No torch here.
 """
 
 import json
@@ -14,40 +17,78 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.errors import LabError
-from engine.experiments.scenarios import SchedulesScenario
 from engine.experiments.schedules import run_schedules
 from engine.model.fetch import fetch
 from engine.serving.cluster import Cancelled, Cluster
 from engine.serving.deployment import Deployment
-from engine.service import store
+from engine.service import estimate, kinds
+from engine.service.estimate import Past
+from engine.service.fair_queue import FairQueue
+from engine.service.outbox import Outbox
+from engine.service.store import Store
 
+RUNNERS = {"schedules": run_schedules}
+
+_STORE_WAIT_S = 5.0
 _IDLE_S = 900
+_OWED_S = 10
 _REPORT_EVERY_S = 0.1
 _CLOSE_S = 30
+_DEFAULT_LIMIT_S = 1200
+# A result's size before it is known: its frame, and what a token adds to it in the worst case.
+_RESULT_BYTES = 4_000_000
+_TOKEN_BYTES = 100
 
 
 @dataclass
 class _Job:
     id: str
     request: dict
+    estimate_s: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
+    # Since when its time limit counts: not while it waits for another process that has the device.
+    begun: float | None = None
+
+    @property
+    def browser(self) -> str:
+        return self.request.get("browser", "")
+
+    @property
+    def too_long(self) -> bool:
+        return self.begun is not None and time.monotonic() - self.begun > limit_s()
+
+    def is_to_end(self) -> bool:
+        return self.cancelled.is_set() or self.too_long
 
 
 class Server:
-    """The queue, the job that runs, and the workers that stand ready."""
+    """The queue, the job that runs, and the workers that stand ready.
 
-    def __init__(self, write) -> None:
+    write(record): a line to the app; on_record(job id, schedule, repeat, record): a trace record for it.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[dict], None],
+        store: Store,
+        on_record: Callable[[str, str, int, dict], None] = lambda *_: None,
+    ) -> None:
         self._write = write
-        self._waiting: deque[_Job] = deque()
+        self._store = store
+        self._on_record = on_record
+        self._queue = FairQueue()
+        self._jobs: dict[str, _Job] = {}  # those that wait
         self._running: _Job | None = None
         self._changed = threading.Condition()
         self._closing = False
         self._cluster: Cluster | None = None
-        self._reported = 0.0
+        self._reported: tuple[float, object] = (0.0, None)
+        self._past: dict[tuple[str, str], list[Past]] = {}
+        self._adopted = False
 
     def take(self, request: dict) -> None:
         """A line from the app (called from the reading thread)."""
@@ -55,15 +96,13 @@ class Server:
             if request["do"] == "cancel":
                 self._cancel(request["id"])
             else:
-                self._waiting.append(_Job(request["id"], request))
-                self._changed.notify()
+                self._enqueue(_Job(request["id"], request))
             self._report_queue()
 
     def close(self) -> None:
         """The app is gone: drop the queue, cancel what runs."""
         with self._changed:
             self._closing = True
-            self._waiting.clear()
             if self._running:
                 self._running.cancelled.set()
             self._changed.notify()
@@ -71,50 +110,107 @@ class Server:
     def work(self) -> None:
         """Run jobs until closed."""
         try:
+            self._settle()
             while (job := self._next()) is not None:
                 self._run(job)
         finally:
             self._let_go()
 
+    def _settle(self) -> bool:
+        """Bring the index up to date with the files; False if it is to be tried again."""
+        try:
+            if not self._adopted:
+                count = self._store.adopt()
+                self._adopted = True
+                if count:
+                    print(f"engine: {count} stored results were not in the index and are now", file=sys.stderr)
+        except (LabError, OSError) as error:  # they are found by their links even so
+            print(f"engine: {error}", file=sys.stderr)
+        return self._store.settle() and self._adopted
+
+    def _enqueue(self, job: _Job) -> None:
+        job.estimate_s = self._estimate_s(job)
+        try:
+            self._queue.push(job.id, job.browser)
+        except LabError as error:
+            self._end(job, "failed", error=error.as_dict())
+            return
+        self._jobs[job.id] = job
+        self._changed.notify()
+
     def _next(self) -> _Job | None:
         with self._changed:
             self._running = None
-            while not self._waiting and not self._closing:
-                if not self._changed.wait(timeout=_IDLE_S) and not self._waiting:
+            idle_since = time.monotonic()
+            while not self._jobs and not self._closing:
+                owing = not self._settle()
+                self._changed.wait(timeout=_OWED_S if owing else _IDLE_S)
+                if not self._jobs and time.monotonic() - idle_since >= _IDLE_S:
                     self._let_go()
             if self._closing:
                 return None
-            self._running = self._waiting.popleft()
+            self._running = self._jobs.pop(self._queue.pop())
             self._report_queue()
             return self._running
 
     def _run(self, job: _Job) -> None:
-        self._report(job, "running", phase="starting", force=True)
+        self._report(job, "running", phase="starting")
         try:
             if job.request["do"] == "fetch":
                 self._fetch(job)
+                self._end(job, "done")
             else:
-                self._measure(job)
-            self._report(job, "done", done=1.0, force=True)
+                answer = self._answer(job)
+                self._end(job, "done", result_id=answer or self._measure(job), answered=answer not in (None, job.id))
         except Cancelled:
-            self._report(job, "cancelled", force=True)
+            self._stopped(job)
         except LabError as error:
-            state = "cancelled" if job.cancelled.is_set() else "failed"
-            self._report(job, state, error=error.as_dict(), force=True)
+            if job.is_to_end():
+                self._stopped(job)
+            else:
+                self._end(job, "failed", error=error.as_dict())
         except Exception as error:  # a bug fails this job and no other
             traceback.print_exc()
             why = f"{type(error).__name__}: {error}"
-            self._report(job, "failed", error=LabError("worker-error", why=why).as_dict(), force=True)
+            self._end(job, "failed", error=LabError("worker-error", why=why).as_dict())
 
-    def _measure(self, job: _Job) -> None:
-        result = run_schedules(
-            SchedulesScenario.from_dict(job.request["scenario"]),
-            progress=lambda phase, done, **facts: self._report(job, "running", phase=phase, done=done, facts=facts),
-            cancelled=job.cancelled.is_set,
+    def _answer(self, job: _Job) -> str | None:
+        """The run that has the job's result already: its own, if a service was killed just after it was stored."""
+        if self._store.exists(job.id):
+            return job.id
+        scenario = self._scenario(job)
+        if job.request.get("again") or kinds.is_private(scenario):
+            return None
+        try:
+            return self._store.find(scenario.key(), kinds.device_key_here(scenario))
+        except LabError as error:
+            if error.code not in ("store-busy", "store-unwritable"):
+                raise
+            return None  # then it is measured
+
+    def _measure(self, job: _Job) -> str:
+        scenario = self._scenario(job)
+        work = estimate.work_of(scenario)
+        self._store.check_room(_RESULT_BYTES + _TOKEN_BYTES * work // scenario.repeats, scenario.workload)
+
+        def progress(phase: str, done: float, **facts: object) -> None:
+            if phase != "waiting" and job.begun is None:
+                job.begun = time.monotonic()
+            self._report(job, "running", phase=phase, done=done, facts=facts)
+
+        result = RUNNERS[job.request["kind"]](
+            scenario,
+            progress=progress,
+            on_plan=lambda plan: self._write({"id": job.id, "live": {"plan": plan}}),
+            on_record=lambda schedule, repeat, record: self._on_record(job.id, schedule, repeat, record),
+            cancelled=job.is_to_end,
+            wait=job.request.get("wait", True),
             cluster_for=self._cluster_for,
             run_id=job.id,
         )
-        store.save(result)
+        self._store.save(result, job.browser)
+        self._remember(scenario, result)
+        return job.id
 
     def _fetch(self, job: _Job) -> None:
         def progress(done: int, total: int | None) -> None:
@@ -123,6 +219,10 @@ class Server:
             self._report(job, "running", phase="fetching", done=done / total if total else 0.0)
 
         fetch(job.request["name"], progress)
+
+    @staticmethod
+    def _scenario(job: _Job):
+        return kinds.scenario_of(job.request["kind"], job.request["scenario"])
 
     def _cluster_for(self, deployment: Deployment) -> Cluster:
         if self._cluster and (self._cluster.deployment != deployment or not self._cluster.alive):
@@ -137,40 +237,80 @@ class Server:
             self._cluster = None
 
     def _cancel(self, job_id: str) -> None:
-        for job in list(self._waiting):
-            if job.id == job_id:
-                self._waiting.remove(job)
-                self._report(job, "cancelled", force=True)
-        if self._running and self._running.id == job_id:
+        if self._queue.remove(job_id):
+            self._end(self._jobs.pop(job_id), "cancelled")
+        elif self._running and self._running.id == job_id:
             self._running.cancelled.set()
 
-    def _report_queue(self) -> None:
-        ahead = 1 if self._running else 0
-        for place, job in enumerate(self._waiting, start=ahead):
-            self._report(job, "queued", place=place, force=True)
+    def _stopped(self, job: _Job) -> None:
+        """A job was ended on request: by its owner, by its time limit, or since the app is gone."""
+        if self._closing:
+            return  # whoever asks for it later is told that the app ended
+        if job.cancelled.is_set():
+            self._end(job, "cancelled")
+        else:
+            self._end(job, "failed", error=LabError("run-too-long", seconds=round(limit_s())).as_dict())
 
-    def _report(self, job: _Job, state: str, *, force: bool = False, **rest: object) -> None:
-        now = time.monotonic()
-        if force or now - self._reported >= _REPORT_EVERY_S:
-            self._reported = now
+    def _estimate_s(self, job: _Job) -> float | None:
+        """About how long a job takes; None for what cannot be told."""
+        if job.request["do"] == "fetch":
+            return None
+        try:
+            scenario = self._scenario(job)
+            place = (job.request["kind"], kinds.device_key_here(scenario))
+            if place not in self._past:
+                self._past[place] = self._store.past(*place)
+            return estimate.duration_s(scenario.key(), estimate.work_of(scenario), self._past[place])
+        except LabError:
+            return None
+
+    def _remember(self, scenario: object, result: dict) -> None:
+        manifest = result["manifest"]
+        past = self._past.setdefault((result["kind"], kinds.device_key(manifest)), [])
+        past.append(Past(scenario.key(), estimate.work_of(scenario), manifest["duration_s"]))
+        with self._changed:
+            for job in self._jobs.values():
+                job.estimate_s = self._estimate_s(job)
+
+    def _report_queue(self) -> None:
+        """Every waiting job's place, and about how long those before it take; with the lock held."""
+        ahead, ahead_s = (1 if self._running else 0), 0.0
+        for place, job_id in enumerate(self._queue.order(), start=ahead):
+            job = self._jobs[job_id]
+            self._write({"id": job.id, "state": "queued", "place": place, "estimate_s": job.estimate_s, "ahead_s": ahead_s})
+            ahead_s = None if ahead_s is None or job.estimate_s is None else ahead_s + job.estimate_s
+
+    def _report(self, job: _Job, state: str, **rest: object) -> None:
+        """What a running job does; if only the numbers change, a few times a second."""
+        what, now = (job.id, rest.get("phase"), str(rest.get("facts"))), time.monotonic()
+        if what != self._reported[1] or now - self._reported[0] >= _REPORT_EVERY_S:
+            self._reported = now, what
             self._write({"id": job.id, "state": state, **rest})
+
+    def _end(self, job: _Job, state: str, **how: object) -> None:
+        """The last word on a job: in the store first."""
+        try:
+            self._store.end_jobs([job.id], state, **how)
+        except LabError as error:
+            print(f"engine: {error}", file=sys.stderr)
+        self._write({"id": job.id, "state": state, **({"done": 1.0} if state == "done" else {}), **how})
+
+
+def limit_s() -> float:
+    """How long a measurement may take: LAB_JOB_LIMIT_S."""
+    try:
+        chosen = float(os.environ.get("LAB_JOB_LIMIT_S", ""))
+    except ValueError:
+        chosen = 0.0
+    return chosen if chosen > 0 else _DEFAULT_LIMIT_S
 
 
 def main() -> None:
     """Serve until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the app decides
-    out, lock = sys.stdout, threading.Lock()
+    outbox = Outbox(sys.stdout)
     sys.stdout = sys.stderr
-
-    def write(record: dict) -> None:
-        with lock:
-            try:
-                out.write(json.dumps(record) + "\n")
-                out.flush()
-            except (BrokenPipeError, ValueError):
-                pass  # the app is gone; stdin ends as well
-
-    server = Server(write)
+    server = Server(outbox.write, Store(_STORE_WAIT_S), outbox.record)
 
     def read() -> None:
         try:
@@ -184,3 +324,4 @@ def main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     server.work()
+    outbox.close()

@@ -1,0 +1,179 @@
+"""The index of the runs and the jobs: an SQLite database beside the result files, through SQLAlchemy. No torch.
+
+Everything in it about results can be made again from the files; a damaged database is put aside for that. Every
+transaction opens a connection of its own, so that a database which was deleted or replaced is noticed at once.
+"""
+
+import contextlib
+import os
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from filelock import FileLock
+from sqlalchemy import (
+    JSON,
+    URL,
+    Boolean,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    text,
+)
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.pool import NullPool
+
+from engine.errors import LabError
+from engine.paths import locks_dir
+
+Found = TypeVar("Found")
+NAME = "runs.db"
+
+_TABLES = MetaData()
+
+# `seq` is the order in which runs were stored, whatever the clock said; it is never used twice.
+RUNS = Table(
+    "runs",
+    _TABLES,
+    Column("seq", Integer, primary_key=True),
+    Column("id", String, unique=True, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("scenario_key", String, index=True),
+    Column("device_key", String, nullable=False),
+    Column("private", Boolean, nullable=False),
+    Column("browser", String, nullable=False, index=True),
+    Column("title", String, nullable=False),
+    Column("started_at", String, nullable=False),
+    Column("stored_at", String, nullable=False),
+    Column("bytes", Integer, nullable=False),
+    Column("pinned", Boolean, nullable=False),
+    Column("duration_s", Float),
+    Column("work", Integer),
+    Column("summary", JSON, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# What was promised to somebody under an id; `app` is whose process has to keep the promise.
+JOBS = Table(
+    "jobs",
+    _TABLES,
+    Column("seq", Integer, primary_key=True),
+    Column("id", String, unique=True, nullable=False),
+    Column("browser", String, nullable=False, index=True),
+    Column("kind", String, nullable=False),
+    Column("scenario", JSON, nullable=False),
+    Column("submitted_at", String, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    Column("error", JSON(none_as_null=True)),
+    Column("result_id", String),
+    Column("answered", Boolean, nullable=False),
+    Column("app", String, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+
+class Index:
+    """wait_s: how long a transaction waits for another process that holds the database."""
+
+    def __init__(self, folder: Path, wait_s: float) -> None:
+        self.path = folder / NAME
+        self._engine = _engine(self.path, wait_s)
+        self._prepared: tuple[int, int] | None = None
+
+    def read(self, work: Callable[[Connection], Found]) -> Found:
+        """What `work` makes of the database. Raises LabError: "store-busy", "store-unwritable"."""
+        return self._run(work, "BEGIN")
+
+    def write(self, work: Callable[[Connection], Found]) -> Found:
+        """The same for `work` that changes it; all of its changes or none. It is called again after a repair."""
+        return self._run(work, "BEGIN IMMEDIATE")
+
+    def _run(self, work: Callable[[Connection], Found], begin: str) -> Found:
+        try:
+            try:
+                return self._once(work, begin)
+            except DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+                self._put_aside(error)
+                return self._once(work, begin)
+        except DatabaseError as error:
+            raise self._told(error) from error
+
+    def _once(self, work: Callable[[Connection], Found], begin: str) -> Found:
+        if self._prepared is None or self._prepared != _identity(self.path):
+            self._prepare()
+        with self._engine.connect().execution_options(lab_begin=begin) as connection, connection.begin():
+            return work(connection)
+
+    def _prepare(self) -> None:
+        """Make what is missing, and look whether the file is whole."""
+        with self._engine.connect().execution_options(lab_begin="BEGIN") as connection:
+            verdict = connection.execute(text("PRAGMA quick_check(1)")).scalar()
+            if verdict != "ok":
+                raise DatabaseError("quick_check", None, sqlite3.DatabaseError(f"malformed: {verdict}"))
+            there = set(connection.execute(text("SELECT name FROM sqlite_master")).scalars())
+        if there >= set(_TABLES.tables):  # no write: somebody may hold the database for one
+            self._prepared = _identity(self.path)
+            return
+        with self._engine.connect().execution_options(lab_begin="BEGIN IMMEDIATE") as connection, connection.begin():
+            _TABLES.create_all(connection)
+        self._prepared = _identity(self.path)
+
+    def _put_aside(self, error: DatabaseError) -> None:
+        with FileLock(locks_dir() / "store.lock"):
+            try:
+                return self._prepare()  # another process may have been quicker
+            except DatabaseError as still:
+                if not _is_damage(still):
+                    raise
+            kept = self.path.with_name(f"{self.path.name}.damaged")
+            for ending in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{self.path}{ending}", f"{kept}{ending}")
+            why = f"the index of the runs was damaged ({error.orig}); it is now {kept.name} and is made again from the files"
+            print(f"engine: {why}", file=sys.stderr, flush=True)
+
+    def _told(self, error: DatabaseError) -> LabError:
+        why = str(error.orig)
+        if "locked" in why or "busy" in why:
+            return LabError("store-busy", path=str(self.path))
+        return LabError("store-unwritable", path=str(self.path), why=why)
+
+
+def _engine(path: Path, wait_s: float) -> Engine:
+    engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": wait_s})
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # transactions begin where we say so, below
+        connection.execute("PRAGMA journal_mode=WAL").close()
+        connection.execute("PRAGMA synchronous=FULL").close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get("lab_begin", "BEGIN"))
+
+    return engine
+
+
+def _is_damage(error: DatabaseError) -> bool:
+    why = str(error.orig)
+    return any(words in why for words in ("malformed", "not a database", "no such table", "no such column", "no column"))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

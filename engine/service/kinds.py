@@ -1,0 +1,52 @@
+"""What a job can be about: scenario classes by kind, and what the store has to know of a scenario. No torch."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+import engine
+from engine import texts
+from engine.errors import LabError
+from engine.experiments.scenarios import SchedulesScenario
+from engine.measure.device import choose, choose_dtype
+from engine.model.catalog import CATALOG
+
+SCENARIOS = {"schedules": SchedulesScenario}
+
+
+def kind_of(scenario: object) -> str:
+    """The kind of experiment that a scenario is of."""
+    return getattr(scenario, "kind", "schedules")
+
+
+def scenario_of(kind: str, record: Mapping) -> object:
+    """A scenario from its `as_dict()`. Raises LabError: "job-not-allowed" for an unknown kind, "scenario-..."."""
+    if kind not in SCENARIOS:
+        raise LabError("job-not-allowed", name=str(kind)[:80])
+    return SCENARIOS[kind].from_dict(record)
+
+
+def is_private(scenario: object) -> bool:
+    """Whether it reads somebody's own text or model: such a result is never handed to others."""
+    return scenario.text not in texts.NAMED or scenario.model not in CATALOG
+
+
+def device_key_here(scenario: object) -> str:
+    """The key of what a scenario would be measured on and with, here and now. Raises LabError("device-unknown")."""
+    device = choose(scenario.device)
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = None
+    return _device_key(device.as_dict(), choose_dtype(scenario.dtype, device), engine.__version__, torch)
+
+
+def device_key(manifest: Mapping) -> str:
+    """The same of a result: only results with equal keys are answers for each other."""
+    versions = manifest.get("versions") or {}
+    return _device_key(manifest.get("device"), manifest.get("dtype"), versions.get("engine"), versions.get("torch"))
+
+
+def _device_key(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
