@@ -319,6 +319,19 @@ class TestRun:
         rows = list(csv.DictReader((tmp_path / "tokens.csv").open()))
         assert len(rows) == 3 * outputs_of(json.loads(quick.stdout)) and {row["run_id"] for row in rows} == {run_id}
 
+    def test_stored_runs_are_listed_and_pinned(self, quick, inside, home):
+        """A pin that is not shown, or a list without the newest run, and the clean-up takes what somebody counted on."""
+        run_id = json.loads(quick.stdout)["run_id"]
+        assert inside("pin", run_id)[0] == 0 and (home / "runs" / f"{run_id}.pin").exists()
+        code, out, err = inside("runs")
+        (line,) = [line for line in out.splitlines() if line.startswith(run_id)]
+        assert code == 0 and err == [] and "quick" in line and line.endswith("pinned")
+        assert inside("pin", run_id, "--off")[0] == 0
+        (run,) = [run for run in json.loads(inside("runs", "--json")[1]) if run["id"] == run_id]
+        assert run["pinned"] is False and run["title"] == "quick" and set(run["summary"]) == {"unified", "chunked", "disaggregated"}
+        assert "browser" not in run
+        assert_one_line(*inside("pin", "AbCdEfGhIjKlMnOpQrStUv"), "AbCdEfGhIjKlMnOpQrStUv")
+
     def test_a_long_prompt_that_is_refused_and_a_model_in_this_folder(self, lab, tmp_path):
         """Chunking's cost cannot be told then: that used to end the run with a traceback, after all the measuring. And
         workers must find a path that is relative to where the user is."""
@@ -420,14 +433,14 @@ def test_a_busy_device_is_75_with_its_holder(lab, home, monkeypatch):
 @pytest.mark.parametrize("number, to_group", [(signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_interrupted_is_130_and_leaves_nothing(start, home, tmp_path, number, to_group):
     """Ctrl-C reaches the workers too, a stopping system only the command: no traceback, no worker, no half result."""
-    runs = set((home / "runs").glob("*")) if (home / "runs").exists() else set()
+    runs = set((home / "runs").glob("*.json*"))
     process = start("run", "schedules", *ENDLESS, "--json", "out.json")
     family = family_of(process)
-    assert len(family) == 2
+    assert len(family) == 3, "the command, its service and a worker"
     (os.killpg if to_group else os.kill)(process.pid, number)
     assert process.wait(timeout=15) == 130
     assert process.stderr.read() == b"engine: interrupted; nothing was stored\n"
     _, alive = psutil.wait_procs(family, timeout=5)
     assert alive == [] and not (tmp_path / "out.json").exists()
-    assert runs == (set((home / "runs").glob("*")) if (home / "runs").exists() else set())
+    assert runs == set((home / "runs").glob("*.json*"))
     assert not (home / "locks" / "cpu.holder.json").exists()

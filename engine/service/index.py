@@ -98,13 +98,14 @@ class Index:
         return self._run(work, "BEGIN IMMEDIATE")
 
     def _run(self, work: Callable[[Connection], Found], begin: str) -> Found:
+        before = _identity(self.path)
         try:
             try:
                 return self._once(work, begin)
             except DatabaseError as error:
                 if not _is_damage(error):
                     raise
-                self._put_aside(error)
+                self._put_aside(before, error)
                 return self._once(work, begin)
         except DatabaseError as error:
             raise self._told(error) from error
@@ -129,13 +130,10 @@ class Index:
             _TABLES.create_all(connection)
         self._prepared = _identity(self.path)
 
-    def _put_aside(self, error: DatabaseError) -> None:
+    def _put_aside(self, damaged: tuple[int, int] | None, error: DatabaseError) -> None:
         with FileLock(locks_dir() / "store.lock"):
-            try:
-                return self._prepare()  # another process may have been quicker
-            except DatabaseError as still:
-                if not _is_damage(still):
-                    raise
+            if _identity(self.path) != damaged:
+                return  # another process was quicker
             kept = self.path.with_name(f"{self.path.name}.damaged")
             for ending in ("", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):

@@ -88,7 +88,6 @@ class Server:
         self._cluster: Cluster | None = None
         self._reported: tuple[float, object] = (0.0, None)
         self._past: dict[tuple[str, str], list[Past]] = {}
-        self._adopted = False
 
     def take(self, request: dict) -> None:
         """A line from the app (called from the reading thread)."""
@@ -119,14 +118,14 @@ class Server:
     def _settle(self) -> bool:
         """Bring the index up to date with the files; False if it is to be tried again."""
         try:
-            if not self._adopted:
-                count = self._store.adopt()
-                self._adopted = True
-                if count:
-                    print(f"engine: {count} stored results were not in the index and are now", file=sys.stderr)
+            if not self._store.settle():
+                return False
+            if count := self._store.adopt():
+                print(f"engine: {count} stored results were not in the index and are now", file=sys.stderr)
         except (LabError, OSError) as error:  # they are found by their links even so
             print(f"engine: {error}", file=sys.stderr)
-        return self._store.settle() and self._adopted
+            return False
+        return True
 
     def _enqueue(self, job: _Job) -> None:
         job.estimate_s = self._estimate_s(job)

@@ -147,7 +147,7 @@ class Store:
             others = select(func.coalesce(func.sum(RUNS.c.bytes), 0)).where(RUNS.c.pinned, RUNS.c.id != run_id)
             limit = limit_bytes() // 2
             if wanted and connection.execute(others).scalar() + size > limit:
-                raise LabError("pins-full", limit_mb=limit // 1_000_000)
+                raise LabError("pins-full", limit_mb=f"{limit / 1_000_000:g}")
             connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(pinned=wanted))
 
         self._index.write(change)
@@ -270,13 +270,13 @@ def _row(result: dict, path: Path, browser: str) -> dict:
     seconds = manifest.get("duration_s")
     return {
         "id": result["run_id"],
-        "kind": result["kind"],
-        "scenario_key": str(manifest.get("scenario_key") or ""),
+        "kind": _words(result["kind"]),
+        "scenario_key": _words(manifest.get("scenario_key")),
         "device_key": kinds.device_key(manifest),
         "private": private,
         "browser": browser,
-        "title": str(scenario.get("workload") or result["kind"]),
-        "started_at": str(manifest.get("started_at") or ""),
+        "title": _words(scenario.get("workload") or result["kind"]),
+        "started_at": _words(manifest.get("started_at")),
         "stored_at": _now(),
         "bytes": path.stat().st_size,
         "pinned": files.pin_path(path.parent, result["run_id"]).exists(),
@@ -284,6 +284,11 @@ def _row(result: dict, path: Path, browser: str) -> dict:
         "work": work,
         "summary": _summary(result["schedules"]),
     }
+
+
+def _words(value: object) -> str:
+    """A value as text that a database takes: bytes of a file name that are no text as escapes."""
+    return str(value or "").encode("utf-8", "backslashreplace").decode()
 
 
 def _summary(schedules: dict) -> dict:
