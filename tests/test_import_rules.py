@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 VISIBLE_TO_PAGES = (
     "engine.errors",
     "engine.experiments.scenarios",
+    "engine.experiments.sweep_scenarios",
     "engine.formulas",
     "engine.measure.export",
     "engine.measure.metrics",

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from engine.experiments.manifest import Begun, begin
+from engine.experiments.pieces import PieceWriter
 from engine.experiments.plan import Plan
 from engine.lock import device_lock
 from engine.measure import disturbance
@@ -133,15 +134,30 @@ class Meter:
         self.progress("measuring", done, **self.facts)
 
 
+def observer(plan: Plan, meter: Meter, on_record: OnRecord, name: str, repeat: int) -> Callable[[dict], None]:
+    """What one serving's records go through: their tokens get their text, then everybody else sees them."""
+    writer = PieceWriter(plan.setup.tokenizer, plan.requests)
+
+    def see(record: dict) -> None:
+        writer.write(record)
+        on_record(name, repeat, record)
+        meter.see(record)
+
+    return see
+
+
 def long_index(plan: Plan) -> int | None:
     """The index of the first long prompt; None without one."""
     return next((index for index, request in enumerate(plan.requests) if request["kind"] == LONG), None)
 
 
-def prefill_alone_s(plan: Plan, bench: Measuring, schedule: str, index: int) -> float:
-    """Seconds that one prompt takes with the device to itself: first step's begin to last step's end, one output token."""
+def prefill_alone_s(plan: Plan, bench: Measuring, schedule: str, index: int, name: str | None = None) -> float:
+    """Seconds that one prompt takes with the device to itself: first step's begin to last step's end, one output token.
+
+    Raises IndexError if it is refused. name: as for `Measuring.serve`.
+    """
     alone = Arrival(0.0, replace(plan.arrivals[index].request, index=0, output_tokens=1))
-    steps = [r for r in bench.serve(plan, schedule, arrivals=[alone]) if r["type"] == "step"]
+    steps = [r for r in bench.serve(plan, schedule, arrivals=[alone], name=name) if r["type"] == "step"]
     return (steps[-1]["end_ns"] - steps[0]["begin_ns"]) / 1e9
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from engine.errors import LabError
 from engine.experiments.prompts import Prompt, PromptWriter
 from engine.experiments.scenarios import SchedulesScenario
-from engine.kv.blocks import BLOCK_TOKENS
+from engine.kv.blocks import BLOCK_TOKENS, blocks_for
 from engine.measure.device import Device, choose, choose_dtype, usable_cores
 from engine.model.card import ModelCard, describe, find_checkpoint
 from engine.model.catalog import CATALOG
@@ -132,6 +132,22 @@ def plan_for(scenario: SchedulesScenario, setup: Setup | None = None) -> Plan:
     for schedule in scenario.schedules:
         plan.settings(schedule)
     return plan
+
+
+def check_fits(plan: Plan) -> None:
+    """For measurements in which nothing may be refused. Raises LabError("request-never-fits")."""
+    for schedule in plan.scenario.schedules:
+        settings = plan.settings(schedule)
+        for arrival in plan.arrivals:
+            needed = blocks_for(arrival.request.max_kv_tokens, settings.block_tokens)
+            if needed > settings.entry_blocks:
+                raise LabError(
+                    "request-never-fits",
+                    tokens=len(arrival.request.prompt) + arrival.request.output_tokens,
+                    needed_blocks=needed,
+                    block_tokens=settings.block_tokens,
+                    total_blocks=settings.entry_blocks,
+                )
 
 
 def _check_lengths(scenario: SchedulesScenario, card: ModelCard) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -95,15 +95,15 @@ class SchedulesScenario:
             _check_number(name, getattr(self, name), low, high, whole=not isinstance(low, float))
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
-                raise LabError("scenario-value", field=name, value=_short(getattr(self, name)), expected=" | ".join(known))
+                raise LabError("scenario-value", field=name, value=short(getattr(self, name)), expected=" | ".join(known))
         for name in ("workload", "model", "text"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name).strip():
-                raise LabError("scenario-value", field=name, value=_short(getattr(self, name)), expected="a name")
+                raise LabError("scenario-value", field=name, value=short(getattr(self, name)), expected="a name")
         if not isinstance(self.decompose, bool):
-            raise LabError("scenario-value", field="decompose", value=_short(self.decompose), expected="true | false")
+            raise LabError("scenario-value", field="decompose", value=short(self.decompose), expected="true | false")
         names = self.schedules if isinstance(self.schedules, tuple) else ()
         if not names or any(name not in SCHEDULES for name in names) or len(set(names)) < len(names):
-            raise LabError("scenario-value", field="schedules", value=_short(self.schedules), expected=" | ".join(SCHEDULES))
+            raise LabError("scenario-value", field="schedules", value=short(self.schedules), expected=" | ".join(SCHEDULES))
         for group in self.groups:
             self._check_group(group)
         if self.num_requests < 1:
@@ -115,7 +115,7 @@ class SchedulesScenario:
         kinds = [other.kind for other in self.groups]
         if not _is_word(group.kind) or kinds.count(group.kind) > 1:
             expected = "a short word without dots, once in a scenario"
-            raise LabError("scenario-value", field="kind", value=_short(group.kind), expected=expected)
+            raise LabError("scenario-value", field="kind", value=short(group.kind), expected=expected)
         for name, (low, high) in _GROUP_RANGES.items():
             value = getattr(group, name)
             _check_number(f"{group.kind}.{name}", value, low, high, whole=not isinstance(low, float))
@@ -145,17 +145,17 @@ class SchedulesScenario:
     def from_dict(cls, record: Mapping) -> "SchedulesScenario":
         """Raises LabError("scenario-field" or "scenario-value") for anything that is not a scenario."""
         if not isinstance(record, Mapping):
-            raise LabError("scenario-value", field="scenario", value=_short(record), expected="a table of settings")
+            raise LabError("scenario-value", field="scenario", value=short(record), expected="a table of settings")
         known = {field.name for field in fields(cls)}
         for name in record:
             if name not in known:
-                raise LabError("scenario-field", field=_short(name), known=", ".join(sorted(known)))
+                raise LabError("scenario-field", field=short(name), known=", ".join(sorted(known)))
         try:
             groups = tuple(RequestGroup(**group) for group in record["groups"])
             schedules = tuple(record.get("schedules", SCHEDULES))
             return cls(**{**record, "groups": groups, "schedules": schedules})
         except (TypeError, KeyError) as error:
-            raise LabError("scenario-value", field="scenario", value=_short(record), expected=str(error)) from error
+            raise LabError("scenario-value", field="scenario", value=short(record), expected=str(error)) from error
 
     def key(self) -> str:
         """The same for equal scenarios: runs with one key may be compared and found again."""
@@ -175,7 +175,7 @@ class SchedulesScenario:
                 groups[kind] = replace(groups[kind], **{part: value})
             else:
                 known = sorted(plain) + [f"{k}.{f}" for k in groups for f in _GROUP_RANGES]
-                raise LabError("scenario-field", field=_short(name), known=", ".join(known))
+                raise LabError("scenario-field", field=short(name), known=", ".join(known))
         return replace(self, groups=tuple(groups.values()), **updates)
 
 
@@ -188,19 +188,31 @@ class Workload:
     summary: dict[str, str]
     settings: dict[str, dict]
 
+    def settings_for(self, device_class: str) -> dict:
+        """A copy of the settings for a device class, or of the first if there are none for it."""
+        return dict(self.settings.get(device_class) or list(self.settings.values())[0])
+
 
 @cache
 def workloads() -> dict[str, Workload]:
     """All presets by name, in file order. Raises LabError("workload-broken") for a file that cannot be used."""
+    return load_presets(WORKLOADS_DIR, _preset)
+
+
+def load_presets(folder: Path, make: Callable[[Workload, str], object]) -> dict[str, Workload]:
+    """The presets of a folder by name, in file order.
+
+    make(preset, device class) builds the scenario. Raises LabError("workload-broken") for a file it cannot be built of.
+    """
     found = {}
-    for path in sorted(WORKLOADS_DIR.glob("*.toml")):
+    for path in sorted(folder.glob("*.toml")):
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
             settings = {key: data[key] for key in ("cpu", "gpu") if key in data}
             texts = [{language: data[key][language] for language in ("ko", "en")} for key in ("title", "summary")]
             found[data["name"]] = Workload(data["name"], *texts, settings)
             for device_class in ("cpu", "gpu"):
-                _preset(found[data["name"]], device_class)
+                make(found[data["name"]], device_class)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, LabError) as error:
             why = str(error) if isinstance(error, LabError) else repr(error)
             raise LabError("workload-broken", path=path.name, why=why) from error
@@ -214,12 +226,16 @@ def scenario_for(workload: str, device_class: str = "cpu", /, **changes: object)
     """
     preset = workloads().get(workload)
     if preset is None:
-        raise LabError("workload-unknown", name=_short(workload), known=", ".join(workloads()))
+        raise LabError("workload-unknown", name=short(workload), known=", ".join(workloads()))
     return _preset(preset, device_class).changed(changes)
 
 
 def _preset(preset: Workload, device_class: str) -> SchedulesScenario:
-    settings = dict(preset.settings.get(device_class) or list(preset.settings.values())[0])
+    return preset_base(preset, preset.settings_for(device_class))
+
+
+def preset_base(preset: Workload, settings: dict) -> SchedulesScenario:
+    """The scenario that a preset's settings describe; `requests` are its groups."""
     groups = tuple(RequestGroup(**group) for group in settings.pop("requests"))
     return SchedulesScenario(workload=preset.name, groups=groups, **settings)
 
@@ -233,7 +249,7 @@ def parse_changes(pairs: list[str]) -> dict[str, object]:
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator:
-            raise LabError("scenario-value", field="--set", value=_short(pair), expected="key=value")
+            raise LabError("scenario-value", field="--set", value=short(pair), expected="key=value")
         try:
             changes[name.strip()] = json.loads(text)
         except (ValueError, RecursionError):  # not JSON, a number of thousands of digits, brackets without end
@@ -252,7 +268,7 @@ def _check_number(name: str, value: object, low: float, high: float, *, whole: b
     number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     if not number or not low <= value <= high:
         kind = "a whole number" if whole else "a number"
-        raise LabError("scenario-value", field=name, value=_short(value), expected=f"{kind} from {low} to {high}")
+        raise LabError("scenario-value", field=name, value=short(value), expected=f"{kind} from {low} to {high}")
 
 
 def _with_floats(record: dict, ranges: Mapping[str, tuple]) -> dict:
@@ -264,7 +280,8 @@ def _is_word(kind: object) -> bool:
     return isinstance(kind, str) and 0 < len(kind) <= 32 and kind.isprintable() and not set(kind) & set(" .=")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """Somebody's value as words for a sentence: never a screenful."""
     try:
         text = str(value)
     except ValueError:  # a number of thousands of digits

@@ -16,10 +16,11 @@ from engine.experiments.measuring import (
     long_index,
     measuring,
     no_progress,
+    observer,
     prefill_alone_s,
     rotated,
 )
-from engine.experiments.pieces import PieceWriter, pieces_of
+from engine.experiments.pieces import pieces_of
 from engine.experiments.plan import Plan, plan_for
 from engine.experiments.scenarios import SchedulesScenario, new_run_id
 from engine.measure.metrics import median_of, summarize
@@ -83,13 +84,7 @@ def _measure(plan: Plan, bench: Measuring, progress: Progress, on_record: OnReco
     for number, (repeat, schedule) in enumerate(turns):
         facts = {"schedule": schedule, "repeat": repeat + 1, "repeats": scenario.repeats}
         meter = Meter(plan, number, len(turns), progress, **facts)
-        writer = PieceWriter(plan.setup.tokenizer, plan.requests)
-
-        def see(record: dict, schedule=schedule, repeat=repeat, meter=meter, writer=writer) -> None:
-            writer.write(record)
-            on_record(schedule, repeat, record)
-            meter.see(record)
-
+        see = observer(plan, meter, on_record, schedule, repeat)
         runs[schedule].append(bench.serve(plan, schedule, on_record=see, name=schedule))
     chunking = _decompose(plan, bench, runs, progress) if scenario.decompose else None
     schedules = {schedule: _entry(plan, bench.cluster, schedule, runs[schedule]) for schedule in scenario.schedules}
