@@ -10,6 +10,7 @@ were its own. The default run takes well under 110 kB, texts included.
     span, focus [begin, end]; focus may be null
     categories  a bar's category is an index in here
     kv_unit     bytes of one token in the KV columns
+    planned     the schedules of the run, also those whose turn comes later
     lanes       schedule, complete, repeat, now (live: how far its clock is), end, gap, first (see lanes.Lane), usual
                 (median gap between tokens), tracks [{name, worker} + bars], kv [{worker, at, used, capacity, peak}],
                 ends (the moments tokens came), rows [{id, kind, status, arrival, tokens, stalls} + bars]
@@ -44,6 +45,7 @@ def timeline(result: dict) -> dict:
         "focus": _span(view.focus),
         "categories": list(CATEGORIES),
         "kv_unit": token_bytes,
+        "planned": result["manifest"]["scenario"].get("schedules") or [lane.schedule for lane in view.lanes],
         "lanes": [_lane(lane, result["schedules"][lane.schedule], token_bytes) for lane in view.lanes],
         "texts": _texts(result, [lane.schedule for lane in view.lanes]),
     }

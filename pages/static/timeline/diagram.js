@@ -165,6 +165,7 @@ function kvLabel(c, scene, lane, place, t) {
     c.fillStyle = colors.paper;
     c.fillRect(0, place.kv.y - 1, layout.left - 2, place.kv.height + 2);
   }
+  if (!lane.kv.workers.length) return;
   text(c, scene, words("timeline.kv"), 0, middle - 7, { size: 11.5, weight: 600 });
   const value = t === null ? words("kv.peak", { peak: numbers.bytes(lane.kv.peak) }) : words("timeline.kv_now", { used: numbers.bytes(kvAt(lane.kv, t)) });
   text(c, scene, value, right, middle - 7, { align: "right", size: 11.5, weight: t === null ? 450 : 600 });

@@ -123,10 +123,10 @@ class Timeline {
   }
 
   #news(payload) {
-    const model = decode(payload);
+    if (!payload.lanes.length) return this.#say(this.words("timeline.live_soon"));
+    const model = decode(payload, true);
     const running = model.lanes.find((lane) => !lane.complete);
     if (running) this.edge.hear(running, performance.now() / 1000);
-    if (!model.lanes.length) return this.#say(this.words("timeline.live_soon"));
     this.#show(model);
   }
 
@@ -509,15 +509,19 @@ class Timeline {
       const place = layout.lanes[n];
       const top = (place.grounds?.[0] ?? place.rows[0] ?? { y: place.top }).y - 2;
       x = Math.min(Math.max(scale.x(t), layout.left), layout.right);
-      if (this.edge) this.#open(c, scene, lane, place, t, main);
-      c.fillStyle = faint(colors.paper, 0.74);
-      c.fillRect(x, top, layout.right - x + 1, place.bottom - top + 1);
+      if (this.edge) {
+        this.#open(c, scene, lane, place, t, main);
+        this.#notYet(c, scene, place, x);
+      } else {
+        c.fillStyle = faint(colors.paper, 0.74);
+        c.fillRect(x, top, layout.right - x + 1, place.bottom - top + 1);
+      }
       if (main) drawLit(c, scene, n, stateAt(lane, t, glow), t);
       if (scale.x(t) < layout.left - 1 || scale.x(t) > layout.right + 1) return;
       c.fillStyle = colors.ink;
       c.fillRect(x - 0.75, top, 1.5, place.bottom - top + 1);
     });
-    if (x !== null && main && !this.edge) this.#flag(c, scene, x);
+    if (x !== null && main) this.#flag(c, scene, x);
     if (sheet.hover?.box) {
       const { x: left, y, width, height } = sheet.hover.box;
       c.strokeStyle = colors.ink;
@@ -553,9 +557,21 @@ class Timeline {
     });
   }
 
+  /** What comes after the growing edge has no picture yet, only its ground. */
+  #notYet(c, scene, place, x) {
+    const { layout, colors } = scene;
+    const blank = ({ y, height }, color) => {
+      c.fillStyle = color;
+      c.fillRect(x, y, layout.right - x + 1, height);
+    };
+    const grounds = place.grounds ? [...place.grounds, place.kv] : [{ y: place.rows[0]?.y ?? place.top, height: place.bottom - (place.rows[0]?.y ?? place.top) }];
+    blank({ y: grounds[0].y, height: place.bottom - grounds[0].y }, colors.paper);
+    for (const ground of grounds) blank(ground, colors.panel);
+  }
+
   #flag(c, scene, x) {
     const { layout, colors } = scene;
-    const label = numbers.moment(this.playback.at);
+    const label = numbers.moment(this.edge?.at ?? this.playback.at);
     const y = layout.axis + 1;
     c.font = `600 12px ${colors.font}`;
     const width = c.measureText(label).width + 12;

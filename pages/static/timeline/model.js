@@ -1,9 +1,16 @@
 // From the payload (see pages/_ui/payload.py) to what is drawn: seconds in typed arrays, and questions about a moment.
 
-/** The model of a payload. Times are seconds from the start of the run. */
-export function decode(payload) {
+const ORDER = ["unified", "chunked", "disaggregated"];
+
+/** The model of a payload. Times are seconds from the start of the run. Live: schedules whose turn comes later are empty lanes. */
+export function decode(payload, live = false) {
   const unit = payload.unit_s;
   const lanes = payload.lanes.map((lane) => decodeLane(lane, unit, payload));
+  if (live) {
+    const missing = payload.planned.filter((name) => !lanes.some((lane) => lane.schedule === name));
+    lanes.push(...missing.map((name) => decodeLane(yetToCome(name), unit, payload)));
+    lanes.sort((a, b) => ORDER.indexOf(a.schedule) - ORDER.indexOf(b.schedule));
+  }
   return {
     span: times(payload.span, unit),
     focus: payload.focus && times(payload.focus, unit),
@@ -18,13 +25,20 @@ export function decode(payload) {
 export function merge(older, newer) {
   if (!older) return newer;
   const kept = older.lanes.filter((lane) => !newer.lanes.some((other) => other.schedule === lane.schedule));
-  const order = ["unified", "chunked", "disaggregated"];
-  const lanes = [...kept, ...newer.lanes].sort((a, b) => order.indexOf(a.schedule) - order.indexOf(b.schedule));
+  const lanes = [...kept, ...newer.lanes].sort((a, b) => ORDER.indexOf(a.schedule) - ORDER.indexOf(b.schedule));
   const texts = { ...older.texts };
   for (const [id, entry] of Object.entries(newer.texts)) {
     texts[id] = { prompt: entry.prompt || texts[id]?.prompt || "", lanes: { ...texts[id]?.lanes, ...entry.lanes } };
   }
   return { ...newer, lanes, texts };
+}
+
+/** A lane of a schedule that has not begun: its tracks, empty. */
+function yetToCome(schedule) {
+  const names = schedule === "disaggregated" ? ["prefill", "transfer", "decode"] : ["prefill", "decode"];
+  const worker = (name) => (schedule !== "disaggregated" ? "engine" : name === "transfer" ? "" : name);
+  const tracks = names.map((name) => ({ name, worker: worker(name), c: "", gap: [], long: [], prefill: [], decode: [] }));
+  return { schedule, complete: true, repeat: 0, now: 0, end: 0, gap: null, first: null, usual: null, tracks, kv: [], ends: [], rows: [] };
 }
 
 function decodeLane(lane, unit, payload) {
@@ -189,15 +203,20 @@ export function boundaries(model) {
   return Float64Array.from(found).sort();
 }
 
+/** The first lane of which anything is known. */
+export function begun(model) {
+  return model.lanes.find((lane) => lane.rows.length);
+}
+
 /** The chat whose story says most: the longest gap under the first schedule, and of those about equal the longest text. */
 export function tellingChat(model) {
-  const lane = model.lanes[0];
+  const lane = begun(model);
   const worst = (row) => {
     let gap = 0;
     for (let i = 1; i < row.at.length; i++) gap = Math.max(gap, row.at[i] - row.at[i - 1]);
     return gap;
   };
-  const written = (row) => Math.min(...model.lanes.map(({ schedule }) => model.texts[row.id]?.lanes[schedule]?.text.length ?? 0));
+  const written = (row) => Math.min(...model.lanes.filter((one) => one.rows.length).map(({ schedule }) => model.texts[row.id]?.lanes[schedule]?.text.length ?? 0));
   const chats = (lane?.rows ?? []).filter((row) => row.kind !== "long").map((row) => ({ row, gap: worst(row) }));
   const top = Math.max(0, ...chats.map(({ gap }) => gap));
   const near = chats.filter(({ gap }) => gap >= top * 0.98).map(({ row }) => row);
@@ -206,7 +225,7 @@ export function tellingChat(model) {
 
 /** The long prompt that waited longest for its first token, under the first schedule. */
 export function slowestLong(model) {
-  const longs = (model.lanes[0]?.rows ?? []).filter((row) => row.kind === "long");
+  const longs = (begun(model)?.rows ?? []).filter((row) => row.kind === "long");
   const wait = (row) => (row.at.length ? row.at[0] - row.arrival : 0);
   return longs.sort((a, b) => wait(b) - wait(a))[0]?.id ?? null;
 }

@@ -1,7 +1,7 @@
 // What users see: an answer appears as it came. Where the stream stopped, a hatched pill stands in the text.
 
 import { h } from "./dom.js";
-import { countUntil, waitedFor } from "./model.js";
+import { begun, countUntil, waitedFor } from "./model.js";
 import * as numbers from "./numbers.js";
 
 const REM = 16;
@@ -57,6 +57,7 @@ export class Texts {
     for (const role of ["chat", "long"]) {
       const answers = this.answers.filter((answer) => answer.role === role);
       const most = Math.max(0, ...answers.map((answer) => answer.natural()));
+      if (!answers.length) continue;
       const height = answers.every((answer) => answer.lane.complete) ? Math.min(HEIGHTS[role], Math.max(most, LEAST)) : HEIGHTS[role];
       for (const answer of answers) answer.frame.style.height = `${height}px`;
     }
@@ -64,7 +65,7 @@ export class Texts {
 
   #pick(model, chosen) {
     const lists = { chat: [], long: [] };
-    for (const row of model.lanes[0]?.rows ?? []) lists[row.kind === "long" ? "long" : "chat"].push(row.id);
+    for (const row of begun(model)?.rows ?? []) lists[row.kind === "long" ? "long" : "chat"].push(row.id);
     const key = JSON.stringify([lists, chosen]);
     if (key === this.key) return;
     this.key = key;
@@ -169,11 +170,15 @@ class Answer {
     this.caret.hidden = over || mood === "before" || !this.offsets;
     if (this.first) this.first.hidden = !(rest || k > 0);
     const all = this.row.at.length;
-    this.count.textContent = rest || over ? this.words("play.tokens", { n: all }) : this.lane.complete ? this.words("play.tokens_of", { k, n: all }) : this.words("play.tokens", { n: k });
+    this.count.textContent = rest || over ? this.#tokens(all) : this.lane.complete ? this.words("play.tokens_of", { k, n: all }) : this.#tokens(k);
     const unsaid = this.offsets ? k - countUntil(this.offsets, this.text.length - 1) - 1 : 0;
     this.end.textContent = over && unsaid > UNSAID_TOKENS ? ` ${this.words("play.after_end", { n: unsaid })}` : "";
     if (rest) this.frame.scrollTop = 0;
     else this.frame.scrollTop = this.frame.scrollHeight;
+  }
+
+  #tokens(n) {
+    return n === 1 ? this.words("play.token_one") : this.words("play.tokens", { n });
   }
 
   /** Characters after k tokens. */
