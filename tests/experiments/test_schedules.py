@@ -14,8 +14,7 @@ from engine.measure import disturbance
 from engine.measure.trace import build_trace
 from engine.model.tokenizer import byte_tokenizer
 from engine.serving.cluster import Cancelled
-from engine.serving.policies import Limits
-from tests.serving.simulation import World
+from tests.experiments.simulated import Simulated
 
 BASE = SchedulesScenario(
     "test", (RequestGroup("chat", 3, 20, 12), RequestGroup("long", 1, 90, 4, arrival_s=0.1)), model="random-tiny", text="korean", chunk_tokens=16,
@@ -26,35 +25,6 @@ BASE = SchedulesScenario(
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
-
-
-class Simulated:
-    """A cluster whose workers are the simulation. `change(schedule, records)` may alter what they report."""
-
-    def __init__(self, change=lambda schedule, records: records):
-        self.change = change
-        self.served, self.groups, self.stopped = [], None, False
-        self.facts = {name: {"clock_offset_ns": 0} for name in ("engine-0", "prefill-0", "decode-0")}
-
-    def start(self, groups, *, cancelled):
-        self.groups = groups
-
-    def stop(self):
-        self.stopped = True
-
-    def serve(self, arrivals, settings, *, on_record=lambda record: None, cancelled=lambda: False):
-        self.served.append((settings.schedule, len(arrivals)))
-        world = World(
-            settings.schedule, [(int(a.at_s * 1000), a.request) for a in arrivals], blocks=settings.entry_blocks, block_tokens=settings.block_tokens,
-            chunk=settings.chunk_tokens, limits=Limits(settings.max_batch_requests, settings.max_prefill_tokens), seed=len(self.served),
-            lease_ns=10**9, layerwise=settings.layerwise,
-        )  # fmt: skip
-        records = self.change(settings.schedule, world.run().records)
-        for record in records:
-            if cancelled():
-                raise Cancelled
-            on_record(record)
-        return records
 
 
 def run(cluster=None, *, scenario=BASE, **options):
