@@ -48,7 +48,11 @@ def _parser() -> argparse.ArgumentParser:
     schedules = run.add_parser("schedules", help="the same requests under unified, chunked and disaggregated serving")
     schedules.add_argument("--workload", default=None, help="a preset (see: workloads)")
     schedules.set_defaults(command=_run_schedules)
-    for experiment in (schedules,):
+    chunks = run.add_parser("chunk-sweep", help="chunk size against the long prompt's TTFT and the chats' worst ITL")
+    backlog = run.add_parser("backlog", help="prompt length until prompts arrive faster than they can be prefilled")
+    for sweep, kind in ((chunks, "chunk-sweep"), (backlog, "backlog")):
+        sweep.set_defaults(command=_run_sweep, kind=kind)
+    for experiment in (schedules, chunks, backlog):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -105,6 +109,13 @@ def _run_schedules(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(scenario_for(arguments.workload or DEFAULT_WORKLOAD, device_class, **changes), arguments)
+
+
+def _run_sweep(arguments: argparse.Namespace) -> None:
+    from engine.experiments.sweep_scenarios import sweep_for
+
+    changes, device_class = _changes(arguments)
+    _run(sweep_for(arguments.kind, device_class, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:
@@ -217,6 +228,8 @@ def _trace(arguments: argparse.Namespace) -> None:
     result = read_result(Path(arguments.run)) if _is_file(arguments.run) else Store().load(arguments.run)
     if result is None:
         raise LabError("run-unknown", run_id=arguments.run[:80])
+    if "points" in result:
+        raise LabError("run-unreadable", path=arguments.run[:200], why="a sweep keeps no traces")
     try:
         chrome, rows = json.dumps(to_chrome(result)), to_csv(result)
     except (LookupError, TypeError, AttributeError, ValueError) as error:

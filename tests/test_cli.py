@@ -351,6 +351,17 @@ class TestRun:
         assert reason["code"] == "request-never-fits" and reason["facts"]["tokens"] >= 3000
 
 
+@pytest.mark.parametrize("arguments", [["chunk-sweep", "--set", "values=64,0", "--set", "long.prompt_tokens=300"], ["backlog", "--set", "values=40,60", "--set", "prompt.count=3"]])
+def test_sweeps(lab, tmp_path, arguments):
+    """Each from its name to its points, and no trace to export, which is said."""
+    kind, *rest = arguments
+    code, out, err = lab("run", kind, *TINY, *rest, "--set", "chat.output_tokens=20" if kind == "chunk-sweep" else "prompt.spacing_s=0.1", "--json", "out.json")
+    assert code == 0 and out == "", err
+    result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert result["kind"] == kind and sorted(point["value"] for point in result["points"]) == sorted(json.loads(f"[{rest[1][7:]}]"))
+    assert_one_line(*lab("trace", result["run_id"], "--csv", "-"), "no traces")
+
+
 class TestOutput:
     """`trace` writes as `run` does, without the wait."""
 

@@ -141,7 +141,7 @@ class Client:
             if found:
                 return found
         job_id = new_run_id()
-        request = {"do": "submit", "kind": kinds.kind_of(scenario), "scenario": scenario.as_dict(), "again": again}
+        request = {"do": "submit", "kind": scenario.kind, "scenario": scenario.as_dict(), "again": again}
         self._put({"id": job_id, **request, "wait": wait, "browser": hashed(browser)})
         return job_id
 
@@ -207,6 +207,10 @@ class Client:
         """The runs a browser measured or was answered with, newest first; None: everybody's. Raises "store-busy"."""
         return self.store.runs(None if browser is None else hashed(browser), limit)
 
+    def stored(self, run_id: str) -> StoredRun | None:
+        """What the index says of a run; None if it is not here. Raises LabError("store-busy")."""
+        return self.store.run(run_id)
+
     def pin(self, run_id: str, wanted: bool) -> None:
         """Keep a run from the clean-up, or no longer. Raises LabError("run-unknown", "pins-full", "store-busy")."""
         self.store.pin(run_id, wanted)
@@ -227,7 +231,7 @@ class Client:
         try:
             found = self.store.find(scenario.key(), kinds.device_key_here(scenario))
             if found:
-                about = {"browser": browser, "kind": kinds.kind_of(scenario), "scenario": scenario.as_dict(), "app": ""}
+                about = {"browser": browser, "kind": scenario.kind, "scenario": scenario.as_dict(), "app": ""}
                 self.store.put_job(new_run_id(), **about, state="done", result_id=found, answered=True)
         except LabError as error:
             if error.code not in ("store-busy", "store-unwritable"):
@@ -433,6 +437,11 @@ def result(run_id: str) -> dict | None:
 def runs(browser: str, limit: int = 20) -> list[StoredRun]:
     """See `Client.runs`."""
     return _client.runs(browser, limit)
+
+
+def stored(run_id: str) -> StoredRun | None:
+    """See `Client.stored`."""
+    return _client.stored(run_id)
 
 
 def pin(run_id: str, wanted: bool) -> None:

@@ -54,9 +54,10 @@ def read_result(path: Path) -> dict:
         result = json.loads(data.decode("utf-8"))
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise LabError("run-unreadable", path=str(path), why=_why(error)) from error
-    wanted = {"run_id": str, "kind": str, "manifest": dict, "schedules": dict}
+    wanted = {"run_id": str, "kind": str, "manifest": dict}
+    wanted |= {"points": list} if isinstance(result, dict) and "points" in result else {"schedules": dict}
     if not isinstance(result, dict) or any(not isinstance(result.get(key), kind) for key, kind in wanted.items()):
-        raise LabError("run-unreadable", path=str(path), why="it has no run_id, kind, manifest and schedules")
+        raise LabError("run-unreadable", path=str(path), why="it has no run_id, kind, manifest and schedules or points")
     return result
 
 

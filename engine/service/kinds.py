@@ -9,15 +9,11 @@ import engine
 from engine import texts
 from engine.errors import LabError
 from engine.experiments.scenarios import SchedulesScenario
+from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario
 from engine.measure.device import choose, choose_dtype
 from engine.model.catalog import CATALOG
 
-SCENARIOS = {"schedules": SchedulesScenario}
-
-
-def kind_of(scenario: object) -> str:
-    """The kind of experiment that a scenario is of."""
-    return getattr(scenario, "kind", "schedules")
+SCENARIOS = {SchedulesScenario.kind: SchedulesScenario, CHUNK_SWEEP: SweepScenario, BACKLOG: SweepScenario}
 
 
 def scenario_of(kind: str, record: Mapping) -> object:
@@ -34,12 +30,13 @@ def is_private(scenario: object) -> bool:
 
 def device_key_here(scenario: object) -> str:
     """The key of what a scenario would be measured on and with, here and now. Raises LabError("device-unknown")."""
-    device = choose(scenario.device)
+    base = getattr(scenario, "base", scenario)  # a sweep's points are all measured on the same
+    device = choose(base.device)
     try:
         torch = version("torch")
     except PackageNotFoundError:
         torch = None
-    return _device_key(device.as_dict(), choose_dtype(scenario.dtype, device), engine.__version__, torch)
+    return _device_key(device.as_dict(), choose_dtype(base.dtype, device), engine.__version__, torch)
 
 
 def device_key(manifest: Mapping) -> str:

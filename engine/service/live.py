@@ -46,7 +46,7 @@ class Live:
             self._version += 1
 
     def add(self, records: list) -> None:
-        """Trace records as they came: [schedule, repeat, record] each."""
+        """Trace records as they came, after the plan: [schedule, repeat, record] each."""
         with self._feeding:
             for schedule, repeat, record in records:
                 self._add(schedule, repeat, record)
@@ -77,11 +77,8 @@ class Live:
         elif record["type"] in _ENDS:
             served.ended += 1
         for index, text in record.get("pieces") or ():
-            self._pieces.setdefault(self._id_of(index), {}).setdefault(schedule, []).append(text)
-
-    def _id_of(self, index: int) -> str:
-        requests = self._plan["requests"] if self._plan else []
-        return requests[index]["id"] if index < len(requests) else str(index)
+            request = _requests_of(self._plan, schedule)[index]["id"]
+            self._pieces.setdefault(request, {}).setdefault(schedule, []).append(text)
 
     def _build(self) -> dict:
         with self._feeding:  # copies only: the feeding thread must not wait for the building
@@ -100,18 +97,25 @@ class Live:
 
     @staticmethod
     def _entry(plan: dict, name: str, served: _Served, records: list[dict], over: bool) -> dict:
+        requests = _requests_of(plan, name)
         if served.built is None or served.built[0] != len(records):
-            trace = build_trace(name, plan["requests"], records, block_tokens=plan["block_tokens"])
+            trace = build_trace(name, requests, records, block_tokens=plan["block_tokens"])
             served.built = len(records), {**trace, "repeat": served.repeat}
         trace = served.built[1]
         return {
             "trace": trace,
             "resources": plan["resources"].get(name, []),
-            "complete": over or served.ended >= len(plan["requests"]),
+            "complete": over or served.ended >= len(requests),
             "repeat": served.repeat,
             "now_s": trace["duration_s"],
             "start_ns": served.start_ns,
         }
+
+
+def _requests_of(plan: dict, schedule: str) -> list[dict]:
+    """What is served under a schedule; the points of a sweep may each have requests of their own."""
+    points = {str(point["value"]): point["requests"] for point in plan.get("points", ())}
+    return points.get(schedule, plan["requests"])
 
 
 def _timed(entry: dict) -> dict:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 
 from engine.errors import LabError
 from engine.experiments.schedules import run_schedules
+from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP
+from engine.experiments.sweeps import run_sweep
 from engine.model.fetch import fetch
 from engine.serving.cluster import Cancelled, Cluster
 from engine.serving.deployment import Deployment
@@ -31,7 +33,7 @@ from engine.service.fair_queue import FairQueue
 from engine.service.outbox import Outbox
 from engine.service.store import Store
 
-RUNNERS = {"schedules": run_schedules}
+RUNNERS = {"schedules": run_schedules, CHUNK_SWEEP: run_sweep, BACKLOG: run_sweep}
 
 _STORE_WAIT_S = 5.0
 _IDLE_S = 900

@@ -28,11 +28,12 @@ _DEFAULT_MB = 2000
 _JOBS_KEPT = 5000
 _PAST_RUNS = 200
 _HEADLINES = ("ttft_s", "prefill_s", "itl_max_s", "itl_p99_s", "throughput_tokens_per_s", "makespan_s", "preemptions")
+_OF_POINTS = ("alone_s", "load", "wait_slope_s", "grows")
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A stored result, as a list of them shows it. summary: per schedule the headline metrics, where it has them."""
+    """A stored result, as a list of them shows it. summary: per schedule, or value of a sweep, the headline metrics."""
 
     id: str
     kind: str
@@ -282,7 +283,7 @@ def _row(result: dict, path: Path, browser: str) -> dict:
         "pinned": files.pin_path(path.parent, result["run_id"]).exists(),
         "duration_s": float(seconds) if isinstance(seconds, int | float) else None,
         "work": work,
-        "summary": _summary(result["schedules"]),
+        "summary": _summary(result),
     }
 
 
@@ -291,12 +292,16 @@ def _words(value: object) -> str:
     return str(value or "").encode("utf-8", "backslashreplace").decode()
 
 
-def _summary(schedules: dict) -> dict:
+def _summary(result: dict) -> dict:
+    """By schedule, or by the value of a sweep's point: what a list of runs can say of it."""
+    entries = list((result.get("schedules") or {}).items())
+    entries += [(str(point.get("value")), point) for point in result.get("points") or () if isinstance(point, dict)]
     summary = {}
-    for name, entry in schedules.items():
-        metrics = entry.get("metrics") if isinstance(entry, dict) else None
-        if isinstance(metrics, dict):
-            summary[name] = {key: metrics[key] for key in _HEADLINES if key in metrics}
+    for name, entry in entries:
+        found = dict(entry) if isinstance(entry, dict) else {}
+        metrics = found.get("metrics")
+        summary[name] = {key: metrics[key] for key in _HEADLINES if key in metrics} if isinstance(metrics, dict) else {}
+        summary[name] |= {key: found[key] for key in _OF_POINTS if key in found}
     return summary
 
 

@@ -103,6 +103,17 @@ def test_a_new_repeat_takes_the_place_of_the_old_one(live):
     assert view["pieces"]["chat-0"] == {"unified": ["word0 "], "chunked": ["word0 ", "word1 "]}
 
 
+def test_the_points_of_a_sweep_have_requests_of_their_own(live):
+    """A prompt of one length drawn with the numbers of another."""
+    longer = [{**request, "prompt_tokens": 400} for request in REQUESTS]
+    live.plan({**PLAN, "schedules": ["4", "400"], "resources": {}, "points": [{"value": 4, "requests": REQUESTS}, {"value": 400, "requests": longer}]})
+    given(live, "4", 0, run())
+    given(live, "400", 0, run())
+    found = {name: entry["trace"]["requests"][0]["prompt_tokens"] for name, entry in live.view()["schedules"].items()}
+    assert found == {"4": 4, "400": 400}
+    assert live.view()["pieces"]["chat-0"] == {"4": ["word0 ", "word1 "], "400": ["word0 ", "word1 "]}
+
+
 def test_nobody_changes_what_another_looks_at(live):
     """Thirty pages look at one view; what comes later must be in the next one only."""
     given(live, "unified", 0, run()[:4])

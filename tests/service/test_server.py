@@ -12,7 +12,8 @@ import pytest
 import engine
 from engine.errors import LabError
 from engine.experiments.scenarios import RequestGroup, SchedulesScenario
-from engine.service import files
+from engine.experiments.sweep_scenarios import sweep_for
+from engine.service import files, kinds
 from engine.service import server as server_module
 from engine.service.server import Server
 from engine.service.store import Store, hashed
@@ -115,7 +116,7 @@ def test_first_come_first_served_one_at_a_time(desk):
     assert desk.begun == ["a"]
     desk.end("a")
     desk.wait_for("a", "done", done=1.0)
-    desk.wait_for("b", "running")
+    desk.wait_for("b", "running", phase="measuring")
     desk.wait_for("c", "queued", place=1)
     desk.end("c")
     assert desk.begun == ["a", "b"]
@@ -411,6 +412,28 @@ def test_how_long_is_told_once_something_is_known(desk):
     for name in "bcde":
         desk.end(name)
     desk.wait_for("e", "done")
+
+
+@pytest.mark.parametrize("kind", ["chunk-sweep", "backlog"])
+def test_sweeps_are_run_stored_and_answered(desk, monkeypatch, kind):
+    """Their results have points in place of schedules: they used to be no results."""
+    scenario = sweep_for(kind, "cpu", model="random-tiny", text="korean", device="cpu", dtype="float32")
+    points = [{"value": 64, "metrics": {"ttft_s": 1.0, "kv_peak_bytes": 5}, "load": 1.5}]
+
+    def run(scenario, *, run_id, **_):
+        desk.begun.append(run_id)
+        found = result_of(run_id, scenario, versions=VERSIONS)
+        del found["schedules"]
+        return {**found, "kind": scenario.kind, "points": points}
+
+    monkeypatch.setitem(server_module.RUNNERS, kind, run)
+    for name in "ab":
+        desk.server.take({"do": "submit", "id": padded(name), "kind": kind, "scenario": scenario.as_dict(), "browser": ""})
+        desk.wait_for(name, "done", result_id=padded("a"), answered=name == "b")
+    (stored,) = desk.store.runs()
+    assert (stored.kind, stored.title, stored.summary) == (kind, kind, {"64": {"ttft_s": 1.0, "load": 1.5}})
+    assert desk.store.load(padded("a"))["points"] == points and desk.begun == [padded("a")]
+    assert desk.store.past(kind, kinds.device_key_here(scenario))[0].work == scenario.total_tokens * scenario.repeats
 
 
 def test_what_runs_is_told_as_it_happens(desk):
