@@ -1,7 +1,7 @@
 """The web application: `streamlit run app.py`.
 
-Starts the engine's service with the server and stops it with it, and puts our
-middleware around Streamlit. Pages are under pages/, the engine under engine/.
+Starts the engine's service with the server and stops it with it, adds the routes of
+our data and puts our middleware around Streamlit. Pages are under pages/, the engine under engine/.
 """
 
 from contextlib import asynccontextmanager
@@ -10,7 +10,8 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from engine.service import client
-from pages._ui.web import OwnOrigin, PageShell, SecurityHeaders, StaticGzip
+from pages._ui.routes import ROUTES
+from pages._ui.web import BrowserName, OwnOrigin, PageShell, SecurityHeaders, StaticGzip
 
 
 @asynccontextmanager
@@ -25,5 +26,6 @@ async def lifespan(_app):
 app = st.App(
     "pages/router.py",
     lifespan=lifespan,
-    middleware=[Middleware(OwnOrigin), Middleware(SecurityHeaders), Middleware(StaticGzip), Middleware(PageShell)],
+    routes=ROUTES,
+    middleware=[Middleware(m) for m in (OwnOrigin, SecurityHeaders, StaticGzip, BrowserName, PageShell)],
 )

@@ -100,6 +100,26 @@ def lines(result: dict) -> list[Line]:
     ]
 
 
+def verdict(found: Line) -> tuple[str, dict[str, object]] | None:
+    """Who wins a metric and who loses it, as (key of a text, facts: schedules by name, how far apart); None where
+    neither more nor less is better, or with fewer than two values."""
+    known = [c for c in found.cells if c.value is not None]
+    if not found.metric.better or len(known) < 2:
+        return None
+    if found.level:
+        return "verdict.level", {}
+    worst = max(known, key=lambda c: c.value * -found.metric.better)
+    best = min(known, key=lambda c: c.value * -found.metric.better)
+    winners = [c.schedule for c in known if c.best]
+    facts = {"winners": winners, "loser": worst.schedule}
+    if not best.value or not worst.value:
+        return "verdict.plain", facts
+    ratio = max(worst.value, best.value) / min(worst.value, best.value)
+    if ratio < 2:
+        return "verdict.percent", facts | {"change": fmt.percent(worst.value / best.value - 1)}
+    return "verdict.times" if found.metric.better < 0 else "verdict.fraction", facts | {"ratio": fmt.ratio(ratio)}
+
+
 def _best(metric: Metric, known: dict[str, float], spreads: dict) -> set[str]:
     if not metric.better or len(known) < 2:
         return set()

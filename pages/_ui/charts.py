@@ -155,7 +155,7 @@ def _axis(axis: Axis, values: list[float], colors: Palette) -> dict:
 def log_ticks(low: float, high: float) -> tuple[float, ...]:
     """1, 2 and 5 times the powers of ten between two values; only the powers where they are many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 3 else (1,)
+    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
     found = [m * 10.0**d for d in decades for m in steps]
     return tuple(v for v in found if low * 0.8 <= v <= high * 1.25) or (low, high)
 

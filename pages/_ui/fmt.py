@@ -22,6 +22,17 @@ def seconds(value: float | None) -> str:
     return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
 
 
+def duration(value: float | None) -> str:
+    """How long something takes, for people who wait: ``8.4`` -> ``8 s``; ``83`` -> ``1 min 23 s``; ``400`` -> ``7 min``."""
+    if value is None:
+        return DASH
+    whole = max(0, round(value))
+    minutes, rest = divmod(whole, 60)
+    if not minutes:
+        return f"{whole} s"
+    return f"{minutes} min {rest} s" if minutes < 5 else f"{round(value / 60)} min"
+
+
 def count(value: float | None) -> str:
     """``4096`` -> ``4,096``."""
     return DASH if value is None else f"{value:,.0f}"
@@ -55,6 +66,11 @@ def rate(value: float | None) -> str:
 def ratio(value: float | None) -> str:
     """How many times as much, without a sign: ``8.93`` -> ``8.9``; the languages write "8.9×" and "8.9배"."""
     return DASH if value is None else f"{value:,.0f}" if value >= 20 else f"{value:.1f}"
+
+
+def share(value: float | None) -> str:
+    """A part of a whole: ``0.12`` -> ``12 %``."""
+    return DASH if value is None else f"{value * 100:.0f} %"
 
 
 def percent(value: float | None) -> str:

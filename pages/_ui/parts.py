@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-from pages._ui.board import Line
+from pages._ui.board import Line, verdict
 from pages._ui.palette import CATEGORIES
 from pages._ui.words import Words
 
@@ -84,13 +84,24 @@ def metrics_table(lines: list[Line], words: Words) -> str:
         body += (
             f"<tr><th scope='row'>{escape(words(f'metric.{key}.name'))} "
             f"<span class='lab-term'>{escape(words(f'metric.{key}.term'))}</span>{level}"
-            f"<small>{escape(words(f'metric.{key}.what'))}</small></th>{cells}</tr>"
+            f"<small>{escape(words(f'metric.{key}.what'))}</small>{_verdict(line, words)}</th>{cells}</tr>"
         )
     return _scrolled(
         f"<table class='lab-table lab-metrics'><thead><tr><th scope='col'>{escape(words('board.metric'))}</th>{head}</tr>"
         f"</thead><tbody>{body}</tbody></table>",
         words("board.metric"),
     )
+
+
+def _verdict(line: Line, words: Words) -> str:
+    found = verdict(line)
+    if found is None:
+        return ""
+    key, facts = found
+    if "loser" in facts:
+        names = [words(f"schedule.{s}.short") for s in facts["winners"]]
+        facts = {**facts, "winners": ", ".join(names), "loser": words(f"schedule.{facts['loser']}.short")}
+    return f"<small class='lab-verdict'>{escape(words(key, **facts))}</small>"
 
 
 def plain_table(head: list[str], rows: list[list[str]], label: str) -> str:
@@ -113,6 +124,12 @@ def cards(entries: list[tuple[str, str, list[str]]]) -> str:
         line = f"<p class='lab-quiet'>{escape(under)}</p>" if under else ""
         made += f"<section class='lab-card'><h3>{escape(title)}</h3>{line}{body}</section>"
     return f"<div class='lab-cards'>{made}</div>"
+
+
+def links(entries: list[tuple[str, str]], label: str) -> str:
+    """Files to take away: (text, relative address), as a row of buttons."""
+    items = "".join(f"<a class='lab-link' href='{escape(href, quote=True)}' download>{escape(text)}</a>" for text, href in entries)
+    return f"<nav class='lab-links' aria-label='{escape(label, quote=True)}'>{items}</nav>"
 
 
 def notice(title: str, *paragraphs: str, kind: str = "error") -> str:

@@ -10,9 +10,14 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "recordings"
 FORMAT = 1
 
 
-def names(kind: str) -> list[str]:
-    """The shipped recordings of an experiment, for example ``schedules``, by file name without ending."""
+def names(kind: str = "*") -> list[str]:
+    """The shipped recordings of an experiment, for example ``schedules``, by file name without ending; all by default."""
     return sorted(path.stem for path in FOLDER.glob(f"{kind}-*.json"))
+
+
+def version(name: str) -> int:
+    """Changes when the recording does; 0 if there is none."""
+    return (FOLDER / f"{name}.json").stat().st_mtime_ns if name in names() else 0
 
 
 def first_for(kind: str, device_class: str) -> str | None:

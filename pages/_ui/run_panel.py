@@ -14,50 +14,101 @@ import streamlit as st
 
 from engine.errors import LabError
 from engine.service import client
-from pages._ui import errors, parts, session
+from pages._ui import errors, fmt, parts, session
 from pages._ui.words import Words
 
-PHASES = ("queued", "starting-workers", "measuring", "decomposing")
-
-# About 250 fragment reruns a second is what one server carries: one reader may ask often, a class less so.
+# About 250 fragment reruns a second is what one server carries: who started a run may ask often, a class that
+# watches it less so.
 POLL_S = 0.5
+WATCH_S = 2.0
 
 
-def submit(scenario, words: Words) -> None:
-    """Hand a scenario to the service and show its run; a refusal is shown in place."""
+def submit(scenario, words: Words, *, slot: str = session.RUN, again: bool = False) -> None:
+    """Hand a scenario to the service and show its run; a refusal is shown in place.
+
+    again: measure even if this machine has measured the same before.
+    """
     try:
-        run = client.submit(scenario)
+        run = client.submit(scenario, browser=session.browser(), again=again)
     except LabError as error:
-        st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words)))
+        failed(error, words)
         return
-    session.show_run(run)
+    st.session_state[f"answered-{run}"] = client.status(run).state == "done"
+    session.show_run(run, slot)
     st.rerun()
 
 
-def watch(run: str, words: Words) -> None:
-    """The progress of a run: its place in the queue, its phase, how far it is, and a way to stop it."""
-    since = st.session_state.setdefault(f"since-{run}", time.monotonic())
+def failed(error: LabError | dict | None, words: Words) -> None:
+    """A failure in the reader's language: what happened, why, and what to do."""
+    st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words)))
 
-    @st.fragment(run_every=POLL_S)
+
+def ended(run: str | None, words: Words, slot: str = session.RUN) -> client.Status | None:
+    """Where the run in the address is. Says so if it failed, was cancelled or is not here; if it was answered with a
+    run that was there already, the address becomes that one's."""
+    if run is None:
+        return None
+    try:
+        status = client.status(run, browser=session.browser())
+    except LabError as error:
+        failed(error, words)
+        return None
+    if status.state == "failed":
+        failed(status.error, words)
+    elif status.state == "cancelled":
+        st.html(parts.notice(words("run.cancelled_title"), words("run.cancelled"), kind="info"))
+    elif status.state == "unknown":
+        st.html(parts.notice(words("source.unknown_title"), words("source.unknown"), kind="info"))
+    elif status.state == "done" and status.result_id and status.result_id != run:
+        st.session_state[f"answered-{status.result_id}"] = True
+        session.show_run(status.result_id, slot)
+    return status
+
+
+def result_of(status: client.Status | None, run: str | None, words: Words) -> dict | None:
+    """The result of a run that is done; None if there is none (yet). Says so if it cannot be read."""
+    if status is None or status.state != "done":
+        return None
+    try:
+        return client.result(status.result_id or run)
+    except LabError as error:
+        failed(error, words)
+        return None
+
+
+def watch(run: str, words: Words, phases: tuple[str, ...]) -> None:
+    """The progress of a run: its place in the queue, its phase, how far it is, and for who started it a way to stop it.
+
+    phases: those this kind of run goes through, in order.
+    """
+    since = st.session_state.setdefault(f"since-{run}", time.monotonic())
+    own = client.status(run, browser=session.browser()).own
+
+    @st.fragment(run_every=POLL_S if own else WATCH_S)
     def progress() -> None:
-        status = client.status(run)
+        try:
+            status = client.status(run, browser=session.browser())
+        except LabError as error:
+            failed(error, words)
+            return
         if not status.active:
             st.rerun()
-        st.html(_steps(status, words))
-        with st.container(horizontal=True, vertical_alignment="bottom", key="lab-progress"):
-            elapsed = words("run.elapsed", elapsed=f"{time.monotonic() - since:.0f} s")
-            st.progress(min(max(status.done, 0.0), 1.0), text=f"{_doing(status, words)} · {elapsed}", width="stretch")
-            if st.button(words("run.cancel"), key=f"cancel-{run}"):
-                client.cancel(run)
-        st.html(f"<p class='lab-note'>{escape(words('run.meanwhile'))}</p>")
+        st.html(_steps(status, words, phases))
+        with st.container(horizontal=True, vertical_alignment="bottom", key=f"lab-progress-{run[:6]}"):
+            text = " · ".join([_doing(status, words), *_times(status, time.monotonic() - since, words)])
+            st.progress(min(max(status.done, 0.0), 1.0), text=text, width="stretch")
+            if status.own and st.button(words("run.cancel"), key=f"cancel-{run}"):
+                client.cancel(run, browser=session.browser())
+        note = "run.meanwhile" if status.own else "run.watching"
+        st.html(f"<p class='lab-note'>{escape(words(note))}</p>")
 
     progress()
 
 
-def offer(needs: list[tuple[str, bool]], words: Words) -> bool:
+def offer(needs: list[tuple[str, bool]], words: Words, key: str = "") -> bool:
     """True if everything a run needs is on this machine. If not, offers to fetch what is missing, with progress.
 
-    needs: (name of a model or text, whether it is here).
+    needs: (name of a model or text, whether it is here); key: tells several offers on one page apart.
     """
     missing = next((name for name, here in needs if not here), None)
     if missing is None:
@@ -65,37 +116,37 @@ def offer(needs: list[tuple[str, bool]], words: Words) -> bool:
     job = st.session_state.get(f"fetch-{missing}")
     status = client.status(job) if job else None
     if status is not None and status.active:
-        _watch_fetch(job, words)
+        _watch_fetch(job, words, key)
         return False
-    with st.container(horizontal=True, vertical_alignment="center", key="lab-offer"):
+    with st.container(horizontal=True, vertical_alignment="center", key=f"lab-offer{key}"):
         st.html(parts.notice(words("run.missing_title"), words(f"run.missing_{missing}"), kind="info"), width="stretch")
-        wanted = st.button(words("run.fetch"), type="primary", key=f"fetch-button-{missing}")
+        wanted = st.button(words("run.fetch"), type="primary", key=f"fetch-button-{missing}{key}")
     if status is not None and status.state == "failed":
-        st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words)))
+        failed(status.error, words)
     if wanted:
         try:
             st.session_state[f"fetch-{missing}"] = client.fetch(missing)
         except LabError as error:
-            st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words)))
+            failed(error, words)
         else:
             st.rerun()
     return False
 
 
-def _watch_fetch(job: str, words: Words) -> None:
+def _watch_fetch(job: str, words: Words, key: str) -> None:
     @st.fragment(run_every=POLL_S)
     def progress() -> None:
         status = client.status(job)
         if not status.active:
             st.rerun()
         st.progress(min(max(status.done, 0.0), 1.0), text=words("run.fetching"))
-        if st.button(words("run.cancel"), key=f"cancel-{job}"):
+        if st.button(words("run.cancel"), key=f"cancel-{job}{key}"):
             client.cancel(job)
 
     progress()
 
 
-def _doing(status, words: Words) -> str:
+def _doing(status: client.Status, words: Words) -> str:
     """The present phase in words, with what it works on."""
     if status.state == "queued":
         return words("run.queued", ahead=status.place) if status.place else words("phase.queued")
@@ -103,21 +154,30 @@ def _doing(status, words: Words) -> str:
     text = words(f"phase.{status.phase}", **facts) if status.phase else ""
     if status.phase == "measuring" and facts.get("schedule"):
         schedule = words(f"schedule.{facts['schedule']}.name")
-        if facts.get("repeats", 1) > 1:
-            text += ": " + words(
-                "phase.measuring_repeat", schedule=schedule, repeat=facts["repeat"], repeats=facts["repeats"]
-            )
-        else:
-            text += ": " + words("phase.measuring_which", schedule=schedule)
+        several = facts.get("repeats", 1) > 1
+        text += ": " + (words("phase.repeat", what=schedule, **_counts(facts)) if several else schedule)
     return text
 
 
-def _steps(status, words: Words) -> str:
+def _counts(facts: dict) -> dict:
+    return {"repeat": facts["repeat"], "repeats": facts["repeats"]}
+
+
+def _times(status: client.Status, elapsed_s: float, words: Words) -> list[str]:
+    """How long it has been, and about how long it will be, where that is known."""
+    found = [words("run.elapsed", elapsed=fmt.duration(elapsed_s))]
+    if status.expected_s is not None:
+        key = "run.starts_in" if status.state == "queued" else "run.ends_in"
+        found.append(words(key, about=fmt.duration(status.expected_s)))
+    return found
+
+
+def _steps(status: client.Status, words: Words, phases: tuple[str, ...]) -> str:
     """All phases in a row, the present one marked."""
-    at = PHASES.index(status.phase) if status.phase in PHASES else 0
+    at = phases.index(status.phase) if status.phase in phases else 0
     items = "".join(
         f"<li class='{'lab-past' if i < at else 'lab-now' if i == at else ''}'"
         f"{' aria-current=step' if i == at else ''}>{escape(words(f'phase.{phase}'))}</li>"
-        for i, phase in enumerate(PHASES)
+        for i, phase in enumerate(phases)
     )
     return f"<ol class='lab-steps'>{items}</ol>"

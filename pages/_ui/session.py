@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
+
 import streamlit as st
 
 from pages._ui.language import LANGUAGES, negotiate
 from pages._ui.palette import Palette, palette
+from pages._ui.web import BrowserName
 from pages._ui.words import Words
+
+RUN = "run"
 
 
 def language() -> str:
@@ -34,20 +39,29 @@ def on_touch() -> bool:
     return any(mark in agent for mark in ("Mobile", "Android", "iPhone"))
 
 
-def run_id() -> str | None:
-    """The run named in the address, kept for the session so that it survives a visit to another page."""
-    found = st.query_params.get("run") or st.session_state.get("shown-run")
-    st.session_state["shown-run"] = found
+def browser() -> str:
+    """The name our cookie gave this browser; where cookies are refused, one for this tab."""
+    named = st.context.cookies.get(BrowserName.COOKIE)
+    return named or st.session_state.setdefault("browser", secrets.token_urlsafe(16))
+
+
+def run_id(slot: str = RUN) -> str | None:
+    """The run named in the address, kept for the session so that it survives a visit to another page.
+
+    slot: the name in the address; a page with several experiments has one for each.
+    """
+    found = st.query_params.get(slot) or st.session_state.get(f"shown-{slot}")
+    st.session_state[f"shown-{slot}"] = found
     return found
 
 
-def show_run(run: str | None) -> None:
+def show_run(run: str | None, slot: str = RUN) -> None:
     """Put a run into the address, or take it out."""
-    st.session_state["shown-run"] = run
+    st.session_state[f"shown-{slot}"] = run
     if run:
-        st.query_params["run"] = run
-    elif "run" in st.query_params:
-        del st.query_params["run"]
+        st.query_params[slot] = run
+    elif slot in st.query_params:
+        del st.query_params[slot]
 
 
 def language_switch() -> None:

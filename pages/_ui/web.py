@@ -1,4 +1,5 @@
-"""ASGI middleware around Streamlit: own origin only, the page shell, security headers, compressed static files.
+"""ASGI middleware around Streamlit: own origin only, a name for each browser, the page shell, security headers,
+compressed static files.
 
 Small classes, each with one job.
 """
@@ -10,6 +11,7 @@ import base64
 import gzip
 import hashlib
 import re
+import secrets
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +20,8 @@ from pages._ui.language import negotiate
 
 TITLE = "Long-Context Serving Lab"
 STATIC = Path(__file__).resolve().parents[1] / "static"
+
+STYLES = ("lab.css", "timeline.css")
 
 # The subset of the web font with the Latin letters: every page needs it at once.
 LATIN_FONT = "pretendard/91.woff2"
@@ -57,6 +61,31 @@ def server_address() -> str | None:
     from streamlit import config
 
     return config.get_option("browser.serverAddress") if config.is_manually_set("browser.serverAddress") else None
+
+
+class BrowserName:
+    """Gives each browser a random name in a cookie: the queue lets browsers take turns, and only who started a run may
+    cancel it. It says nothing about the person and is readable by this server only."""
+
+    COOKIE = "lab-browser"
+    KEPT_S = 180 * 24 * 3600
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        wanted = scope["type"] == "http" and "text/html" in _header(scope, b"accept")
+        if not wanted or f"{self.COOKIE}=" in _header(scope, b"cookie"):
+            return await self.app(scope, receive, send)
+
+        async def named(message):
+            if message["type"] == "http.response.start":
+                secure = "; Secure" if scope.get("scheme") == "https" else ""
+                cookie = f"{self.COOKIE}={secrets.token_urlsafe(16)}; Path=/; Max-Age={self.KEPT_S}; HttpOnly; SameSite=Lax"
+                message["headers"] = [*message["headers"], (b"set-cookie", (cookie + secure).encode())]
+            await send(message)
+
+        await self.app(scope, receive, named)
 
 
 class PageShell:
@@ -111,7 +140,7 @@ def shell(html: str, lang: str) -> str:
     links = (
         f'<link rel="preload" href="./app/static/{LATIN_FONT}" as="font" type="font/woff2" crossorigin>'
         f'<link rel="stylesheet" href="./app/static/pretendard/pretendard.css">'
-        f'<link rel="stylesheet" href="./app/static/lab.css?v={_digest("lab.css")}">'
+        + "".join(f'<link rel="stylesheet" href="./app/static/{name}?v={_digest(name)}">' for name in STYLES)
     )
     return html.replace("</head>", links + "</head>", 1)
 
@@ -154,7 +183,8 @@ def content_security_policy() -> str:
     return "; ".join(
         (
             "default-src 'self'",
-            f"script-src 'self' {hashes}".strip(),
+            # Streamlit loads the few lines that start our timeline component as a module from a blob of its own making.
+            f"script-src 'self' blob: {hashes}".strip(),
             # Streamlit and Plotly write their styles into the page.
             "style-src 'self' 'unsafe-inline'",
             "img-src 'self' data: blob:",

@@ -6,8 +6,7 @@ import streamlit as st
 
 from engine.experiments.scenarios import DEFAULT_WORKLOAD, scenario_for
 from engine.service import client
-from pages._ui import alt, fmt, lanes, parts, recordings, session
-from pages._ui.figures import timeline
+from pages._ui import alt, fmt, lanes, parts, recordings, routes, session, timeline
 from pages._ui.palette import CATEGORIES
 
 words = session.words("home")
@@ -35,21 +34,14 @@ if st.button(words("page.start"), type="primary", key="start"):
 name = recordings.first_for("schedules", device["class"])
 if name:
     result = recordings.load(name)
-    view = lanes.view(result)
     manifest = result["manifest"]
     where = lesson("source.on", device=manifest["device"]["name"], date=manifest["started_at"][:10])
     st.html(
         f"<div class='lab-source lab-preview'>{parts.badge('recorded', words)}<span>{escape(words('page.lesson_schedules'))} "
         f"{escape(where)}</span></div>{parts.legend(words, CATEGORIES)}"
     )
-    st.plotly_chart(
-        timeline(
-            lanes.clip(view, view.focus or view.span), lesson, session.colors(), touch=session.on_touch(), compact=True
-        ),
-        theme=None,
-        config={"displayModeBar": False, "responsive": True},
-        key="preview",
-        alt=alt.timeline_alt(view, result, lesson),
+    timeline.show(
+        f"./lab/timeline/{routes.RECORDED}{name}", lesson, alt=alt.timeline_alt(lanes.view(result), result, lesson), key="preview", compact=True
     )
 
 st.html(

@@ -18,7 +18,7 @@ from engine.experiments.scenarios import (
     workloads,
 )
 from engine.service import client
-from pages._ui import errors, parts, run_panel
+from pages._ui import errors, history, parts, run_panel
 from pages._ui.words import Words, field_label
 
 MIB = 2**20
@@ -67,6 +67,7 @@ def panel(words: Words, shown: dict | None = None) -> None:
                 if values["text"] == OWN:
                     own = _own_text(words)
             place = st.container(width="content")
+            history.popover("schedules", words)
         st.html(f"<p class='lab-note'>{escape(summaries[workload])} {escape(_device_line(device, words))}</p>")
         try:
             if values["text"] == OWN:

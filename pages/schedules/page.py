@@ -1,55 +1,54 @@
 """The Schedules lesson: the same requests under three schedules, measured.
 
-Shows a shipped recording at once, a run of the reader's own when there is one.
+Shows a shipped recording at once, a run while it is made, and its result when there is one.
 """
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.service import client
-from pages._ui import errors, parts, recordings, run_panel, session
-from pages.schedules import form, sections
+from pages._ui import parts, recordings, routes, run_panel, session, timeline
+from pages.schedules import form, sections, sweeps
+
+PHASES = ("queued", "starting-workers", "measuring", "decomposing")
 
 words = session.words("schedules")
+colors, touch = session.colors(), session.on_touch()
 
 st.html(
     f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
     f"<p class='lab-lead'>{words('page.lead')}</p>"
 )
 
+panel = st.container()
 run = session.run_id()
-status = client.status(run) if run else None
+status = run_panel.ended(run, words)
+measured = run_panel.result_of(status, run, words)
 active = status is not None and status.active
-measured = None
-if status is not None and status.state == "done":
-    try:
-        measured = client.result(run)
-    except LabError as error:
-        st.html(parts.notice(words("run.failed_title"), errors.sentence(error, words)))
+with panel:
+    if active:
+        run_panel.watch(run, words, PHASES)
+    else:
+        form.panel(words, measured["manifest"]["scenario"] if measured else None)
 
-if active:
-    run_panel.watch(run, words)
-else:
-    form.panel(words, measured["manifest"]["scenario"] if measured else None)
-
-if status is not None and status.state == "failed":
-    st.html(parts.notice(words("run.failed_title"), errors.sentence(status.error, words)))
-elif status is not None and status.state == "cancelled":
-    st.html(parts.notice(words("run.cancelled_title"), words("run.cancelled"), kind="info"))
-elif status is not None and status.state == "unknown":
-    st.html(parts.notice(words("source.unknown_title"), words("source.unknown"), kind="info"))
-
-result, choices = measured, []
+result, src, choices = measured, measured and measured["run_id"], []
 if result is None:
     choices = recordings.names("schedules")
     st.session_state.setdefault(sections.CHOSEN_RECORDING, recordings.first_for("schedules", client.device()["class"]))
-    if st.session_state[sections.CHOSEN_RECORDING] in choices:
-        result = recordings.load(st.session_state[sections.CHOSEN_RECORDING])
+    chosen = st.session_state[sections.CHOSEN_RECORDING]
+    if chosen in choices:
+        result, src = recordings.load(chosen), routes.RECORDED + chosen
 
-if result is None:
+if active:
+    # One picture that lives is enough: the recording comes back when there is nothing newer to see.
+    timeline.show(f"./lab/live/{run}", words, alt=words("alt.live"), key="live", live=True)
+    st.markdown(words.part("read"))
+    sections.why(words)
+elif result is None:
     st.html(parts.notice(words("source.none_title"), words("source.none"), kind="info"))
     sections.why(words)
 else:
-    sections.show(result, words, session.colors(), touch=session.on_touch(), choices=choices)
-
-sections.model(words)
+    sections.show(result, src, words, colors, touch=touch, choices=choices)
+    for kind in sweeps.KINDS:
+        sweeps.section(kind, words, colors, touch=touch)
+    sections.model(words)
+    sections.keep(result, src, words)

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 
 import streamlit as st
 
-from engine.measure import export
-from pages._ui import alt, board, errors, fmt, lanes, parts, recordings, session
-from pages._ui.figures import timeline
+from engine.errors import LabError
+from engine.experiments.scenarios import SchedulesScenario
+from engine.service import client
+from pages._ui import alt, board, charts, errors, fmt, lanes, parts, recordings, run_panel, session, timeline
 from pages._ui.palette import CATEGORIES, Palette
 from pages._ui.words import Words
-from pages.schedules import story
+from pages.schedules import gaps, slo, story
 
 CHOSEN_RECORDING = "recording"
 FIRST = ("itl_max_s", "ttft_s", "throughput_tokens_per_s")
-# Zooming is a drag, and a double click goes back; a bar of buttons would cover the numbers of the first lane.
-FIGURE_CONFIG = {"displayModeBar": False, "responsive": True}
 
 
-def show(result: dict, words: Words, colors: Palette, *, touch: bool, choices: list[str] | None = None) -> None:
-    """Everything about one result. ``choices``: the names of the recordings it was chosen from."""
+def show(
+    result: dict, src: str, words: Words, colors: Palette, *, touch: bool, choices: list[str] | None = None
+) -> None:
+    """Everything about one result.
+
+    src: the name its data goes by (see pages/_ui/routes); choices: the names of the recordings it was chosen from.
+    """
     _source(result, words, choices or [])
+    _disturbed(result, words)
     _refused(result, words)
-    _picture(result, words, colors, touch)
+    _picture(result, src, words)
     _costs(result, words)
     why(words)
+    _gaps(result, words, colors, touch)
+    section(words("section.slo"))
+    slo.section(result, words)
     _metrics(result, words)
     _given(result, words)
     _texts(result, words)
-    _keep(result, words)
 
 
 def why(words: Words) -> None:
@@ -43,29 +49,28 @@ def why(words: Words) -> None:
 
 def model(words: Words) -> None:
     """The limits of the model, in plain words."""
-    _section(words("section.model"))
+    section(words("section.model"))
     with st.container(key="lab-model"):
         st.markdown(words.part("model"))
 
 
-def _section(title: str) -> None:
+def section(title: str) -> None:
+    """The heading of a part of the page."""
     st.html(f"<h2 class='lab-section'>{escape(title)}</h2>")
 
 
 def _source(result: dict, words: Words, choices: list[str]) -> None:
     """Where the numbers come from, what they say in a sentence, and the three that matter most."""
-    manifest = result["manifest"]
-    where = words("source.on", device=_machine(manifest, words), date=manifest["started_at"][:10])
-    if result["provenance"] == "measured":
-        where = words("source.here", run=result["run_id"][:8]) + " · " + where
     key, facts = story.headline(result)
     found = [board.line(result, k) for k in FIRST]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lab-source"):
-        badge = parts.badge(result["provenance"], words)
-        st.html(f"<div class='lab-source'>{badge}<span>{escape(where)}</span></div>", width="content")
-        if result["provenance"] == "measured" and st.button(words("source.back"), type="tertiary", key="to-recording"):
-            session.show_run(None)
-            st.rerun()
+        st.html(source_line(result, words), width="content")
+        if result["provenance"] == "measured":
+            if st.button(words("source.again"), type="tertiary", key="again", help=words("source.again_help")):
+                run_panel.submit(SchedulesScenario.from_dict(result["manifest"]["scenario"]), words, again=True)
+            if st.button(words("source.back"), type="tertiary", key="to-recording"):
+                session.show_run(None)
+                st.rerun()
         if len(choices) > 1:
             st.segmented_control(
                 words("source.choose"),
@@ -76,10 +81,35 @@ def _source(result: dict, words: Words, choices: list[str]) -> None:
                 format_func=lambda name: recordings.load(name)["manifest"]["device"]["name"],
                 persist_state="session",
             )
+    if st.session_state.get(f"answered-{result['run_id']}"):
+        st.html(f"<p class='lab-note'>{escape(words('source.answered'))}</p>")
     st.html(
         f"<p class='lab-headline'>{escape(words(key, **facts))}</p>"
         + parts.races([x for x in found if any(c.value for c in x.cells)], words)
     )
+
+
+def source_line(result: dict, words: Words) -> str:
+    """Badge, run, machine and date of a result."""
+    manifest = result["manifest"]
+    where = words("source.on", device=_machine(manifest, words), date=manifest["started_at"][:10])
+    if result["provenance"] == "measured":
+        where = words("source.here", run=result["run_id"][:8]) + " · " + where
+    return f"<div class='lab-source'>{parts.badge(result['provenance'], words)}<span>{escape(where)}</span></div>"
+
+
+def _disturbed(result: dict, words: Words) -> None:
+    if sentence := disturbance(result, words):
+        st.html(parts.notice(words("disturbed.title"), sentence, kind="info"))
+
+
+def disturbance(result: dict, words: Words) -> str | None:
+    """That the machine was busy with other things while this was measured, and how much; None if it was not."""
+    found = result.get("disturbance") or {}
+    if not found.get("disturbed"):
+        return None
+    shares = [found.get(name) or 0.0 for name in ("waited_share", "others_cpu_share")]
+    return words("disturbed.what", waited=fmt.share(shares[0]), others=fmt.share(shares[1]))
 
 
 def _refused(result: dict, words: Words) -> None:
@@ -101,44 +131,14 @@ def _machine(manifest: dict, words: Words) -> str:
     return f"{device['name']}, {cores}, {manifest['dtype']}"
 
 
-def _picture(result: dict, words: Words, colors: Palette, touch: bool) -> None:
+def _picture(result: dict, src: str, words: Words) -> None:
     view = lanes.view(result)
     if not view.lanes:
         return
     seen = {bar.category for lane in view.lanes for track in lane.tracks for bar in track.bars}
     shown = tuple(c for c in CATEGORIES if c in seen)
-
-    @st.fragment
-    def draw() -> None:
-        whole = view.focus is None
-        with st.container(
-            horizontal=True,
-            horizontal_alignment="distribute",
-            vertical_alignment="center",
-            gap="small",
-            key="lab-picture",
-        ):
-            st.html(parts.legend(words, shown), width="stretch")
-            if view.focus is not None:
-                span = st.segmented_control(
-                    words("span.label"),
-                    ("focus", "whole"),
-                    default="focus",
-                    required=True,
-                    key="span",
-                    format_func=lambda s: words(f"span.{s}"),
-                    label_visibility="collapsed",
-                )
-                whole = span == "whole"
-        st.plotly_chart(
-            timeline(view if whole else lanes.clip(view, view.focus), words, colors, touch=touch),
-            theme=None,
-            config=FIGURE_CONFIG,
-            key="timeline",
-            alt=alt.timeline_alt(view, result, words),
-        )
-
-    draw()
+    st.html(parts.legend(words, shown))
+    timeline.show(f"./lab/timeline/{src}", words, alt=alt.timeline_alt(view, result, words), key="timeline")
     if (repeats := result["manifest"]["scenario"]["repeats"]) > 1:
         st.html(f"<p class='lab-note'>{escape(words('span.drawn', n=repeats))}</p>")
     _table(view, words)
@@ -155,7 +155,7 @@ def _table(view: lanes.View, words: Words) -> None:
 
 
 def _costs(result: dict, words: Words) -> None:
-    _section(words("section.costs"))
+    section(words("section.costs"))
     st.html(
         parts.cards(
             [
@@ -171,13 +171,30 @@ def _costs(result: dict, words: Words) -> None:
 
 
 def _metrics(result: dict, words: Words) -> None:
-    _section(words("section.metrics"))
+    section(words("section.metrics"))
     st.html(parts.metrics_table(board.lines(result), words))
     st.html("".join(f"<p class='lab-note'>{escape(words(key, **facts))}</p>" for key, facts in story.notes(result)))
 
 
+def _gaps(result: dict, words: Words, colors: Palette, touch: bool) -> None:
+    figure = gaps.figure(result, words, colors, touch)
+    if figure is None:
+        return
+    section(words("section.gaps"))
+    head, rows = gaps.table(result, words)
+    chart(figure, words("gaps.alt", table="; ".join(", ".join(f"{h} {c}" for h, c in zip(head, row)) for row in rows)), "gaps")
+    st.html(f"<p class='lab-note'>{escape(words('gaps.what'))}</p>")
+    with st.expander(words("gaps.table")):
+        st.html(parts.plain_table(head, rows, words("section.gaps")))
+
+
+def chart(figure: dict, text: str, key: str) -> None:
+    """A line chart with the words for who cannot see it."""
+    st.plotly_chart(figure, theme=None, config=charts.CONFIG, key=key, alt=text)
+
+
 def _given(result: dict, words: Words) -> None:
-    _section(words("section.given"))
+    section(words("section.given"))
     head = [words(f"given.{k}") for k in ("schedule", "worker", "role", "device", "threads", "cores", "kv")]
     rows = [_resource(name, r, words) for name, entry in result["schedules"].items() for r in entry["resources"]]
     st.html(f"<p class='lab-note'>{escape(words('given.same'))}</p>")
@@ -200,7 +217,7 @@ def _resource(schedule: str, r: dict, words: Words) -> list[str]:
 
 
 def _texts(result: dict, words: Words) -> None:
-    _section(words("section.texts"))
+    section(words("section.texts"))
     if not result.get("texts"):
         st.html(f"<p class='lab-note'>{escape(words('texts.none'))}</p>")
         return
@@ -249,8 +266,9 @@ def _marked(text: str, reference: str) -> str:
     return f"{escape(text[:same])}<mark>{escape(text[same:])}</mark>"
 
 
-def _keep(result: dict, words: Words) -> None:
-    _section(words("section.keep"))
+def keep(result: dict, src: str, words: Words) -> None:
+    """The run's name and files, and for a run of this machine whether it is kept when space runs out."""
+    section(words("section.keep"))
     manifest = result["manifest"]
     threads = words("unit.thread_one") if manifest["threads"] == 1 else words("unit.thread_many", n=manifest["threads"])
     line = words(
@@ -261,23 +279,22 @@ def _keep(result: dict, words: Words) -> None:
         dtype=manifest["dtype"],
         threads=threads,
     )
-    st.html(f"<p class='lab-note'>{escape(line)}</p>")
-    name = f"schedules-{result['run_id'][:8]}"
-    with st.container(horizontal=True, key="lab-keep"):
-        st.download_button(
-            words("download.json"),
-            lambda: json.dumps(result, ensure_ascii=False),
-            f"{name}.json",
-            "application/json",
-            on_click="ignore",
-        )
-        st.download_button(
-            words("download.csv"), lambda: export.to_csv(result), f"{name}.csv", "text/csv", on_click="ignore"
-        )
-        st.download_button(
-            words("download.chrome"),
-            lambda: json.dumps(export.to_chrome(result)),
-            f"{name}.trace.json",
-            "application/json",
-            on_click="ignore",
-        )
+    st.html(f"<p class='lab-note'>{escape(line)}</p>" + files(result, src, words))
+    if result["provenance"] == "measured":
+        _pin(result["run_id"], words)
+
+
+def files(result: dict, src: str, words: Words) -> str:
+    """Links to a run's files."""
+    names = ("result.json", "manifest.json") + (("tokens.csv", "trace.json") if "schedules" in result else ())
+    entries = [(words(f"download.{name.replace('.', '_')}"), f"./lab/runs/{src}/{name}") for name in names]
+    return parts.links(entries, words("section.keep"))
+
+
+def _pin(run: str, words: Words) -> None:
+    try:
+        found = client.stored(run)
+        if found and st.toggle(words("keep.pin"), found.pinned, key=f"pin-{run}", help=words("keep.pin_help")) != found.pinned:
+            client.pin(run, not found.pinned)
+    except LabError as error:
+        run_panel.failed(error, words)

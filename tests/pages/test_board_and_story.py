@@ -152,3 +152,30 @@ def test_seconds(value, text):
 def test_other_numbers():
     assert fmt.count(4096) == "4,096" and fmt.bytes_(121_000_000) == "121 MB" and fmt.binary_bytes(2**28) == "256 MiB"
     assert fmt.ratio(46.2) == "46" and fmt.ratio(8.93) == "8.9" and fmt.percent(-0.123) == "-12 %"
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "facts"),
+    [
+        ((1.1, 0.3, 0.1), "verdict.times", {"winners": ["disaggregated"], "loser": "unified", "ratio": "11.0"}),
+        ((0.13, 0.11, 0.1), "verdict.percent", {"winners": ["disaggregated"], "loser": "unified", "change": "+30 %"}),
+        ((0.1, 0.1, 0.1), "verdict.level", {}),
+    ],
+)
+def test_winner_and_loser_in_words(values, key, facts):
+    result = small.result()
+    for name, value in zip(result["schedules"], values):
+        result["schedules"][name]["metrics"]["itl_max_s"] = value
+    assert board.verdict(board.line(result, "itl_max_s")) == (key, facts)
+
+
+def test_where_more_is_better_the_loser_has_less():
+    result = small.result()
+    for name, value in zip(result["schedules"], (200.0, 50.0, 100.0)):
+        result["schedules"][name]["metrics"]["throughput_tokens_per_s"] = value
+    key, facts = board.verdict(board.line(result, "throughput_tokens_per_s"))
+    assert key == "verdict.fraction" and facts["winners"] == ["unified"] and facts["loser"] == "chunked"
+
+
+def test_no_winner_where_neither_more_nor_less_is_better():
+    assert board.verdict(board.line(small.result(), "kv_peak_bytes")) is None

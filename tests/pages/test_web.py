@@ -80,6 +80,15 @@ def test_security_headers_allow_our_own_origin_only():
     assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
 
 
+def test_a_browser_gets_a_name_once_and_scripts_cannot_read_it():
+    app = web.BrowserName(serving(INDEX.encode(), "text/html"))
+    cookie = get(app, headers={"accept": "text/html"})[1]["set-cookie"]
+    assert re.match(r"lab-browser=[\w-]{22}; ", cookie) and "HttpOnly" in cookie and "SameSite=Lax" in cookie
+    assert "set-cookie" not in get(app, headers={"accept": "text/html", "cookie": cookie.split(";")[0]})[1]
+    assert "set-cookie" not in get(app, headers={"accept": "application/json"})[1]
+    assert cookie != get(app, headers={"accept": "text/html"})[1]["set-cookie"]
+
+
 def test_static_files_are_compressed_once_and_only_for_who_can_read_it():
     body, asked = b"let x = 1;\n" * 5000, []
     app = web.StaticGzip(serving(body, "text/javascript", asked))

@@ -1,0 +1,36 @@
+"""The runs of this browser: found again without having kept their links."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine.errors import LabError
+from engine.service import client
+from pages._ui import fmt, run_panel, session
+from pages._ui.words import Words
+
+SHOWN = 10
+
+
+def popover(kind: str, words: Words, slot: str = session.RUN) -> None:
+    """A button that opens the list; nothing at all for who has not run anything yet."""
+    try:
+        found = [run for run in client.runs(session.browser(), limit=50) if run.kind == kind][:SHOWN]
+    except LabError as error:
+        run_panel.failed(error, words)
+        return
+    if not found:
+        return
+    with st.popover(words("history.title")):
+        st.caption(words("history.what"))
+        for run in found:
+            if st.button(_label(run, words), key=f"history-{run.id}", type="tertiary"):
+                session.show_run(run.id, slot)
+                st.rerun()
+
+
+def _label(run, words: Words) -> str:
+    gaps = [s["itl_max_s"] for s in (run.summary or {}).values() if isinstance(s, dict) and s.get("itl_max_s")]
+    shown = " / ".join(fmt.seconds(g) for g in gaps)
+    parts = [run.started_at[5:16].replace("T", " ") + " UTC", run.title, shown, words("history.pinned") if run.pinned else ""]
+    return " · ".join(p for p in parts if p)

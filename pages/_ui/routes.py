@@ -1,0 +1,117 @@
+"""What the browser fetches beside the page: timelines of runs, the timeline of a run under way, and a run's files.
+
+Plain GET routes of the web application, so that a figure of some ten thousand numbers is sent once, compressed, and
+never again with every rerun of a page. Who has the id of a run may read it, as with the page's own address.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from functools import lru_cache
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.errors import LabError
+from engine.measure import export
+from engine.service import client
+from pages._ui import payload, recordings
+
+RECORDED = "recorded:"
+# A stored run never changes; what is drawn of it may, with the next version of the lab.
+KEEP = "private, max-age=600"
+NEVER = "no-store"
+
+
+def timeline(request: Request) -> Response:
+    """The timeline of a stored run, or of a recording (``recorded:NAME``)."""
+    name = request.path_params["name"]
+    version = recordings.version(name.removeprefix(RECORDED)) if name.startswith(RECORDED) else 0
+    try:
+        return _json(request, _packed_timeline(name, version), KEEP)
+    except LabError as error:
+        return _failed(error)
+
+
+def live(request: Request) -> Response:
+    """What is known by now of a run under way; lanes named in ``have`` are complete at the browser and left out."""
+    job = request.path_params["job"]
+    have = set(request.query_params.get("have", "").split(","))
+    try:
+        status, found = client.status(job), client.live(job)
+    except LabError as error:
+        return _failed(error)
+    shown = {"lanes": [], "span": [0, 0], "focus": None}
+    if found is not None:
+        shown = payload.timeline(found)
+        shown["lanes"] = [lane for lane in shown["lanes"] if lane["schedule"] not in have or not lane.get("complete")]
+    shown |= {"live": True, "state": status.state, "version": found["version"] if found else 0}
+    return _json(request, gzip.compress(_dump(shown), 1), NEVER)
+
+
+def run_file(request: Request) -> Response:
+    """One of a run's files, as an attachment."""
+    name, file = request.path_params["name"], request.path_params["file"]
+    if file not in FILES:
+        return _failed(LabError("run-unknown", run_id=f"{name[:80]}/{file[:80]}"))
+    try:
+        found = load(name)
+    except LabError as error:
+        return _failed(error)
+    make, kind = FILES[file]
+    stem = f"{found['kind']}-{found['run_id'][:8]}"
+    headers = {"content-disposition": f'attachment; filename="{stem}.{file}"', "cache-control": NEVER}
+    return Response(make(found), media_type=kind, headers=headers)
+
+
+FILES: dict[str, tuple[Callable[[dict], str | bytes], str]] = {
+    "result.json": (lambda result: _dump(result), "application/json"),
+    "manifest.json": (
+        lambda result: json.dumps({"run_id": result["run_id"], **result["manifest"]}, ensure_ascii=False, indent=2),
+        "application/json",
+    ),
+    "tokens.csv": (export.to_csv, "text/csv; charset=utf-8"),
+    "trace.json": (lambda result: _dump(export.to_chrome(result)), "application/json"),
+}
+
+ROUTES = [
+    Route("/lab/timeline/{name}", timeline),
+    Route("/lab/live/{job}", live),
+    Route("/lab/runs/{name}/{file}", run_file),
+]
+
+
+def load(name: str) -> dict:
+    """A stored run, or a shipped recording by ``recorded:NAME``. Raises LabError("run-unknown" and what a store can meet)."""
+    if name.startswith(RECORDED):
+        known = name.removeprefix(RECORDED)
+        found = recordings.load(known) if known in recordings.names() else None
+    else:
+        found = client.result(name)
+    if found is None:
+        raise LabError("run-unknown", run_id=name[:80])
+    return found
+
+
+@lru_cache(maxsize=64)
+def _packed_timeline(name: str, _version: int) -> bytes:
+    return gzip.compress(_dump(payload.timeline(load(name))), 6)
+
+
+def _json(request: Request, packed: bytes, cache: str) -> Response:
+    headers = {"cache-control": cache, "vary": "accept-encoding"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(gzip.decompress(packed), media_type="application/json", headers=headers)
+    return Response(packed, media_type="application/json", headers={**headers, "content-encoding": "gzip"})
+
+
+def _failed(error: LabError) -> Response:
+    status = 404 if error.code == "run-unknown" else 503
+    return Response(_dump(error.as_dict()), status, media_type="application/json", headers={"cache-control": NEVER})
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")

@@ -1,0 +1,172 @@
+"""The two sweeps as figures, tables and sentences, computed from their points. Pure, no streamlit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.experiments.sweep_scenarios import CHUNK_SWEEP, WHOLE
+from pages._ui import charts, fmt
+from pages._ui.palette import Palette
+from pages._ui.words import Words
+
+Sentence = tuple[str, dict[str, str]]
+
+# A wait that grows within this of what theory says is called the same.
+CLOSE = 0.25
+# Costs per chunk that differ by more than this factor are no straight line.
+STRAIGHT = 2.0
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a page shows of a sweep."""
+
+    figure: dict
+    head: list[str]
+    rows: list[list[str]]
+    sentences: list[Sentence]
+
+
+def tell(result: dict, words: Words, colors: Palette, touch: bool) -> Story:
+    """The story of a sweep's result."""
+    points = sorted(result["points"], key=lambda p: p["value"] or float("inf"))
+    return (_chunks if result["kind"] == CHUNK_SWEEP else _backlog)(points, words, colors, touch)
+
+
+# ------------------------------------------------------------------ chunk size
+
+
+def _chunks(points: list[dict], words: Words, colors: Palette, touch: bool) -> Story:
+    cut = [p for p in points if p["value"] != WHOLE]
+    whole = next((p for p in points if p["value"] == WHOLE), None)
+    x = tuple(float(p["chunk_tokens"]) for p in cut)
+
+    def line(name: str, style: int, read, spread: str | None = None) -> charts.Series:
+        low, high = _spread(cut, spread)
+        return charts.Series(words(f"chunks.{name}"), x, tuple(read(p) for p in cut), style, low=low, high=high)
+
+    series = [
+        line("ttft", 0, lambda p: p["metrics"]["ttft_s"], "ttft_s"),
+        line("alone", 3, lambda p: p["alone_s"]),
+        line("gap", 1, lambda p: p["metrics"]["itl_max_s"], "itl_max_s"),
+        line("usual", 2, lambda p: p["metrics"]["itl_p50_s"]),
+    ]
+    marks = (charts.Mark(words("chunks.whole_mark", ttft=fmt.seconds(whole["metrics"]["ttft_s"])), whole["metrics"]["ttft_s"], "y"),) if whole else ()
+    figure = charts.lines(
+        series, charts.Axis(words("chunks.x"), fmt.count, log=True, at=x), charts.Axis(words("chunks.y"), fmt.seconds, log=True), colors,
+        touch=touch, height=400, marks=marks,
+    )  # fmt: skip
+    head = [words(f"chunks.{k}") for k in ("x", "n", "ttft", "gap", "alone", "sharing", "rate")]
+    return Story(figure, head, [_chunk_row(p, words) for p in points], _chunk_sentences(cut, whole))
+
+
+def _chunk_row(p: dict, words: Words) -> list[str]:
+    m = p["metrics"]
+    size = words("chunks.whole") if p["value"] == WHOLE else fmt.count(p["chunk_tokens"])
+    return [
+        size,
+        fmt.count(p["chunks"]),
+        fmt.seconds(m["ttft_s"]),
+        fmt.seconds(m["itl_max_s"]),
+        fmt.seconds(p["alone_s"]),
+        fmt.seconds(p["scheduling_cost_s"]),
+        fmt.rate(m.get("throughput_tokens_per_s")),
+    ]
+
+
+def _chunk_sentences(cut: list[dict], whole: dict | None) -> list[Sentence]:
+    """What the sizes do to each side, and whether the price per chunk is one number (claim A7)."""
+    if len(cut) < 2 or whole is None:
+        return []
+    small, base = cut[0], whole["metrics"]["ttft_s"]
+    found: list[Sentence] = [
+        (
+            "chunks.small",
+            {
+                "size": fmt.count(small["chunk_tokens"]),
+                "n": fmt.count(small["chunks"]),
+                "ttft": fmt.seconds(small["metrics"]["ttft_s"]),
+                "ratio": fmt.ratio(small["metrics"]["ttft_s"] / base),
+                "gap": fmt.seconds(small["metrics"]["itl_max_s"]),
+                "whole_gap": fmt.seconds(whole["metrics"]["itl_max_s"]),
+            },
+        )
+    ]
+    prices = [(p["metrics"]["ttft_s"] - base) / p["chunks"] for p in cut if p["chunks"] > 1]
+    if prices and min(prices) > 0:
+        straight = max(prices) / min(prices) <= STRAIGHT
+        facts = {"low": fmt.seconds(min(prices)), "high": fmt.seconds(max(prices))}
+        found.append(("chunks.straight" if straight else "chunks.bent", facts))
+    elif prices:
+        found.append(("chunks.free", {}))
+    rates = [p["metrics"]["throughput_tokens_per_s"] for p in [*cut, whole]]
+    found.append(("chunks.rates", {"low": fmt.rate(min(rates)), "high": fmt.rate(max(rates))}))
+    return found
+
+
+# ------------------------------------------------------------------ backlog
+
+
+def _backlog(points: list[dict], words: Words, colors: Palette, touch: bool) -> Story:
+    series = [
+        charts.Series(
+            words("backlog.line", tokens=fmt.count(p["prompt_tokens"]), load=f"{p['load']:.2f}"),
+            tuple(float(n) for n in range(1, len(p["ttft_s"]) + 1)),
+            tuple(p["ttft_s"]),
+            style,
+        )
+        for style, p in enumerate(points)
+    ]
+    arrivals = max((len(p["ttft_s"]) for p in points), default=1)
+    figure = charts.lines(
+        series,
+        charts.Axis(words("backlog.x"), fmt.count, at=tuple(float(n) for n in range(1, arrivals + 1)), low=1.0),
+        charts.Axis(words("backlog.y"), fmt.seconds),
+        colors,
+        touch=touch,
+        height=400,
+    )
+    head = [words(f"backlog.{k}") for k in ("tokens", "alone", "capacity", "load", "slope", "theory", "grows")]
+    return Story(figure, head, [_backlog_row(p, words) for p in points], _backlog_sentences(points))
+
+
+def _backlog_row(p: dict, words: Words) -> list[str]:
+    return [
+        fmt.count(p["prompt_tokens"]),
+        fmt.seconds(p["alone_s"]),
+        f"{p['capacity_prompts_per_s']:.2f}/s",
+        f"{p['load']:.2f}",
+        fmt.seconds(p["wait_slope_s"]),
+        fmt.seconds(p["theory_slope_s"]),
+        words("backlog.yes" if p["grows"] else "backlog.no"),
+    ]
+
+
+def _backlog_sentences(points: list[dict]) -> list[Sentence]:
+    """Where the wall stands between the points, and how well a queue's theory tells the growth."""
+    calm = [p for p in points if not p["grows"]]
+    growing = [p for p in points if p["grows"]]
+    if not growing:
+        return [("backlog.none", {"load": f"{max((p['load'] for p in points), default=0.0):.2f}"})]
+    last = growing[-1]
+    facts = {
+        "tokens": fmt.count(last["prompt_tokens"]),
+        "alone": fmt.seconds(last["alone_s"]),
+        "spacing": fmt.seconds(last["spacing_s"]),
+        "slope": fmt.seconds(last["wait_slope_s"]),
+        "theory": fmt.seconds(last["theory_slope_s"]),
+        "wait": fmt.seconds(last["ttft_s"][-1]),
+    }
+    close = abs(last["wait_slope_s"] - last["theory_slope_s"]) <= CLOSE * max(last["theory_slope_s"], 1e-9)
+    found: list[Sentence] = [("backlog.wall_close" if close else "backlog.wall", facts)]
+    if calm:
+        pair = {"calm": f"{calm[-1]['load']:.2f}", "growing": f"{growing[0]['load']:.2f}"}
+        found.insert(0, ("backlog.between", pair))
+    return found
+
+
+def _spread(points: list[dict], name: str | None) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    pairs = [(p.get("spread") or {}).get(name) for p in points]
+    if name is None or not all(pairs) or all(low == high for low, high in pairs):
+        return None, None
+    return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
