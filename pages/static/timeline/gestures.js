@@ -95,7 +95,8 @@ export function listen(canvas, wish) {
     pointermove: move,
     pointerup: up,
     pointercancel: cancel,
-    pointerleave: () => !drag && wish.hover(null),
+    // A finger leaves whenever it is lifted: what it tapped stays told.
+    pointerleave: (event) => !drag && event.pointerType !== "touch" && wish.hover(null),
     dblclick: () => wish.reset(),
   };
   for (const [name, listener] of Object.entries(listeners)) canvas.addEventListener(name, listener);

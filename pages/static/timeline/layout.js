@@ -53,6 +53,7 @@ export function rowsLayout(model, width) {
   let y = 0;
   const lanes = model.lanes.map((lane) => {
     const top = y;
+    if (!lane.rows.length) return { top, title: 0, rows: [], bottom: top };
     y += ROWS_TITLE;
     const rows = lane.rows.slice(0, MAX_ROWS).map((row) => {
       const height = row.kind === "long" ? LONG_ROW : ROW;

@@ -91,8 +91,8 @@ class Timeline {
     this.selection = null;
     this.root = h("div", { class: `tl${data.live ? " tl-live" : ""}`, role: "group", "aria-label": this.words("timeline.label") });
     parent.replaceChildren(this.root);
-    this.root.labStats = this.playback.stats;
-    parent.labStats = this.playback.stats;
+    // For tests: how fast it plays, what is seen, and where the play-head stands.
+    Object.defineProperty(this.root, "labStats", { get: () => ({ ...this.playback.stats, span: this.span, at: this.edge?.at ?? this.playback.at }) });
     this.#say(this.words("timeline.loading"));
     if (data.live) {
       this.feed = new Feed(data.src, (payload) => this.#news(payload), (wait) => this.#trouble(wait));
@@ -267,7 +267,8 @@ class Timeline {
     [...this.heads.children].forEach((head, n) => {
       const lane = this.model.lanes[n];
       head.style.top = `${this.layouts[0].lanes[n].top}px`;
-      head.querySelector(".tl-gap b").textContent = lane.gap ? numbers.seconds(lane.gap[1] - lane.gap[0]) : "–";
+      head.querySelector(".tl-gap").hidden = !lane.gap;
+      if (lane.gap) head.querySelector(".tl-gap b").textContent = numbers.seconds(lane.gap[1] - lane.gap[0]);
     });
     this.dpr = dpr;
     this.relayer = true;

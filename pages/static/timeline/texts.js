@@ -73,8 +73,8 @@ export class Texts {
       ...Object.entries(lists)
         .filter(([, ids]) => ids.length > 1)
         .map(([role, ids]) => {
-          const select = h("select", { class: "tl-select", on: { change: () => this.choose(role, select.value) } }, ...ids.sort(byNumber).map((id) => h("option", { value: id, selected: id === chosen[role] }, id)));
-          return h("label", {}, this.words(`play.${role}`), " ", select);
+          const select = h("select", { class: "tl-select", "aria-label": this.words(`play.${role}`), on: { change: () => this.choose(role, select.value) } }, ...ids.sort(byNumber).map((id) => h("option", { value: id, selected: id === chosen[role] }, id)));
+          return h("span", {}, this.words(`play.${role}`), " ", select);
         }),
     );
   }
