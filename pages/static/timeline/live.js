@@ -39,10 +39,9 @@ export class Feed {
       this.failures = 0;
       this.trouble(null);
       this.state = news.state ?? "running";
-      if (news.lanes) {
-        this.known = merge(this.known, news);
-        this.got(this.known);
-      }
+      // Without lanes there is nothing new: the run has not begun, or all that is complete is here.
+      if (news.lanes?.length) this.known = merge(this.known, news);
+      this.got(this.known ?? { lanes: [] });
     } catch {
       if (this.stopped) return;
       this.failures += 1;
