@@ -74,6 +74,8 @@ SCENARIO = {
     "text-too-short": "The text '{name}' has {tokens} tokens, and this experiment needs {needed}; take a longer text or shorter prompts.",
     "workload-unknown": "There is no workload '{name}'; choose one of: {known}.",
     "workload-broken": "The workload file {path} cannot be used: {why}.",
+    "profile-unknown": "There is no profile called '{name}'; choose one of: {known}.",
+    "profile-broken": "The profile file {path} cannot be used: {why}.",
 }
 
 RUNS = {
