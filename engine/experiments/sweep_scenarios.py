@@ -135,7 +135,7 @@ class SweepScenario:
         rest = {name: value for name, value in changes.items() if name != "values"}
         values = changes.get("values", self.values)
         if isinstance(values, str):  # "64,128" from a command line
-            values = [int(part) if part.strip().isdigit() else part for part in values.split(",")]
+            values = [int(part) if part.strip().isdecimal() else part for part in values.split(",")]
         elif isinstance(values, int):
             values = [values]
         return SweepScenario(self.kind, self.base.changed(rest), tuple(values) if isinstance(values, Iterable) else values)

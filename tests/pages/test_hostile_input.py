@@ -1,0 +1,137 @@
+"""Odd and hostile input over addresses, fields and uploads: never a traceback, never a lost page, a reason where refused.
+
+The real pages run here as Streamlit runs them, without a browser; what a browser does with them is in tests/browser.
+"""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine.errors import LabError
+from engine.experiments.scenarios import DEFAULT_WORKLOAD
+from engine.paths import data_dir
+from engine.service import client
+from pages._ui import session
+from pages._ui.words import PAGES
+
+ADDRESSES = [
+    {"run": value}
+    for value in (
+        "../../etc/passwd", "%2e%2e%2f", "a" * 16, "a" * 5000, "", " ", "<script>alert(1)</script>", "' OR 1=1 --", "\x00abc",
+        "recorded:schedules-cpu", "한글한글한글한글한글", "\u202eabcdefghijklmnopqr", "-" * 20, "null", "run.db", "{0.__class__}",
+    )  # fmt: skip
+]
+ADDRESSES += [{"lang": value} for value in ("", "xx", "ko-KR", "KO", "../ko", "<b>", "en\x00", "🙂" * 300)]
+ADDRESSES += [{"chunks": "../../x"}, {"backlog": "a" * 3000}, {"run": "x", "lang": "y", "chunks": "z"}, {"unknown": "1"}]
+NUMBERS = [
+    (field, value)
+    for field in ("chat.count", "long.prompt_tokens", "chunk_tokens", "kv_bytes")
+    for value in (0, -1, 10**12, 2**53 - 1, None)
+]
+SWEEPS = [
+    "", " ", ",", "²", "1e3", "64,64", "64;128", "9" * 400, "-5", "NaN", "<script>", "64,", "0",
+    ",".join(str(n) for n in range(1, 40)), "\u202e64", "64,\x00", "1.5", "0x40", "{values}",
+]  # fmt: skip
+TYPED = ["", " \n\t", "\x00", "🙂" * 2000, "<img src=x onerror=alert(1)>" * 50, "\u202eabc" * 500, "{} {0} %s $x$ " * 200, "가" * 20_000]
+UPLOADS = {
+    "empty": b"",
+    "white space": b" \n\t ",
+    "not UTF-8": b"\xff\xfe\x00abc",
+    "Latin-1": "café".encode("latin-1"),
+    "binary": b"\x00\x01\x02" * 100,
+    "a zip": b"PK\x03\x04" + b"\x00" * 100,
+    "half a character": "한글".encode()[:-1],
+    "too large": b"a" * (33 << 20),
+}
+KEY = f"{DEFAULT_WORKLOAD}-cpu"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def home(tmp_path_factory):
+    """A data folder of its own, with this user's model, and the reader's name as the cookie would give it."""
+    folder = tmp_path_factory.mktemp("home")
+    (data_dir() / "models").mkdir(exist_ok=True)
+    (folder / "models").symlink_to(data_dir() / "models")
+    (folder / "texts").mkdir()
+    (folder / "texts" / "kjv").symlink_to(data_dir() / "texts" / "kjv")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_HOME", str(folder))
+        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
+        yield
+
+
+@pytest.fixture(scope="module")
+def page(home) -> AppTest:
+    """One page that all the fields are tried on, one after another: what was refused must not stay."""
+    return lesson(lang="en")
+
+
+def lesson(**address: str) -> AppTest:
+    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
+    for name, value in address.items():
+        app.query_params[name] = value
+    app.run()
+    app.switch_page(str(PAGES / "schedules" / "page.py")).run()
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(element.proto.body for element in app.get("html"))
+
+
+def whole(app: AppTest) -> str:
+    """The page is all there: no exception, the recording and its numbers; gives its HTML."""
+    assert not app.exception
+    found = texts(app)
+    assert "lab-badge-recorded" in found and "lab-metrics" in found
+    assert "<script>alert" not in found and "onerror=alert(1)>" not in found.replace("&lt;img src=x onerror=alert(1)&gt;", "")
+    return found
+
+
+@pytest.mark.parametrize("address", ADDRESSES, ids=lambda a: ascii(a)[:60])
+def test_an_address_nobody_gave_out(address):
+    found = whole(lesson(**address))
+    if address.get("run", "").strip():
+        assert "lab-notice-info" in found  # "this run is not here"
+
+
+REFUSED = "These numbers do not work"
+
+
+@pytest.mark.parametrize(("field", "value"), NUMBERS, ids=str)
+def test_a_number_that_may_not_work(page, field, value):
+    widget = page.number_input(key=f"{field}-{KEY}")
+    fine = widget.value
+    widget.set_value(value).run()
+    assert (REFUSED in whole(page)) == (value is not None and (field, value) != ("chat.count", 0))
+    page.number_input(key=f"{field}-{KEY}").set_value(fine).run()
+    assert REFUSED not in whole(page)  # the way back
+
+
+@pytest.mark.parametrize("values", SWEEPS, ids=lambda v: ascii(v)[:40])
+def test_a_list_that_may_not_work(page, values):
+    fine = {kind: page.text_input(key=f"values-{kind}").value for kind in ("chunk-sweep", "backlog")}
+    for kind in fine:
+        page.text_input(key=f"values-{kind}").set_value(values)
+    page.run()
+    assert whole(page).count(REFUSED) == (1 if values == "0" else 2)  # a sweep of the whole prompt alone is possible
+    for kind, value in fine.items():
+        page.text_input(key=f"values-{kind}").set_value(value)
+    page.run()
+    assert REFUSED not in whole(page)
+
+
+@pytest.mark.parametrize("typed", TYPED, ids=lambda t: ascii(t)[:30])
+def test_a_text_that_somebody_typed(page, typed):
+    page.selectbox(key=f"text-{KEY}").set_value("own").run()
+    page.text_area(key="own-text").set_value(typed).run()
+    assert (REFUSED in whole(page)) == (not typed.strip() or "\x00" in typed)
+    page.selectbox(key=f"text-{KEY}").set_value("kjv").run()
+    assert REFUSED not in whole(page)
+
+
+@pytest.mark.parametrize("name", UPLOADS)
+def test_a_file_that_is_no_text(name):
+    with pytest.raises(LabError) as refused:
+        client.keep_text(UPLOADS[name], "../../evil<script>.txt")
+    assert refused.value.code in ("text-empty", "text-unreadable", "text-too-large")
+    assert str(refused.value)
