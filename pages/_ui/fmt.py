@@ -58,6 +58,15 @@ def binary_bytes(value: float | None) -> str:
     return f"{value:.0f} B"
 
 
+def power(value: float | None) -> str:
+    """Large counts of operations: ``4.5e16`` -> ``4.50 × 10¹⁶``."""
+    if not value:
+        return DASH if value is None else "0"
+    exponent = len(str(int(abs(value)))) - 1
+    digits = str(exponent).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{value / 10**exponent:.2f} × 10{digits}"
+
+
 def rate(value: float | None) -> str:
     """Tokens per second: ``151.9`` -> ``152 tok/s``."""
     return DASH if value is None else f"{value:,.0f} tok/s" if value >= 10 else f"{value:.1f} tok/s"

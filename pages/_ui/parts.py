@@ -116,6 +116,12 @@ def plain_table(head: list[str], rows: list[list[str]], label: str) -> str:
     return _scrolled(f"<table class='lab-table'><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>", label)
 
 
+def figures(entries: list[tuple[str, str]]) -> str:
+    """A few numbers in a row, each under what it is."""
+    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries)
+    return f"<dl class='lab-figures'>{items}</dl>"
+
+
 def cards(entries: list[tuple[str, str, list[str]]]) -> str:
     """Cards side by side: (title, line under it, paragraphs)."""
     made = ""
