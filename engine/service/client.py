@@ -71,6 +71,7 @@ class _Job:
     begun: float = 0.0
     phase_begun: float = 0.0
     live: Live | None = None
+    sent: bool = False
     followers: list = field(default_factory=list)
 
     @property
@@ -251,17 +252,25 @@ class Client:
             job = self._jobs[job_id] = _Job(request)
         about = {name: request[name] for name in ("browser", "kind", "scenario")}
         _try(self.store.put_job, job_id, **about, app=app)
-        with self._lock:
-            if not job.status.active or self._serving().send(request):
-                return
-        gone = LabError("service-gone", why="it ended before it could take the job")
-        self._fail([job], gone)
-        raise gone
+        try:
+            with self._lock:
+                self._send(job)
+        except LabError as error:
+            self._fail([job], error)
+            raise
+
+    def _send(self, job: _Job) -> None:
+        """Give a job to the service. If that is gone already, `_ended` is about to send it again; with the lock held."""
+        self._serving().send(job.request)
+        job.sent = True
 
     def _serving(self) -> Link:
-        """The service, started if need be; with the lock held."""
-        if self._link is None or not self._link.alive:
-            self._link = Link(self._hear, self._ended)
+        """The service, started if there is none; with the lock held. Raises LabError("service-gone")."""
+        if self._link is None:
+            try:
+                self._link = Link(self._hear, self._ended)
+            except OSError as error:
+                raise LabError("service-gone", why=error.strerror or str(error)) from error
             self._link.start()
         return self._link
 
@@ -328,11 +337,13 @@ class Client:
             self._link = None
             self._deaths += 1
             lost = [self._running] if self._running else []
-            waiting = sorted((job for job in self._active() if job not in lost), key=lambda job: job.status.place or 0)
-            if self._deaths < MOST_DEATHS:
-                for job in waiting:
-                    self._serving().send(job.request)  # in vain if the new one is gone already: then this is called again
-            else:
+            waiting = [job for job in self._active() if job.sent and job not in lost]
+            try:
+                if self._deaths >= MOST_DEATHS:
+                    raise LabError("service-gone", why=why)
+                for job in sorted(waiting, key=lambda job: job.status.place or 0):
+                    self._send(job)
+            except LabError:
                 lost, self._deaths = lost + waiting, 0
         self._fail(lost, LabError("service-gone", why=why))
 

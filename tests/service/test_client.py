@@ -1,9 +1,12 @@
-"""Client and service process for real, with a tiny random model: queue, cancel, a killed service, the end."""
+"""Client and service process for real, with a tiny random model: queue, cancel, every kind of kill, the end.
 
-import os
-import signal
+What a fault says, in one place: the table at the top of `test_faults.py`.
+"""
+
+import json
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +15,9 @@ import pytest
 
 from engine.errors import LabError
 from engine.experiments.scenarios import RequestGroup, SchedulesScenario
-from engine.service import client, store
+from engine.service import client, fair_queue
+from engine.service.app_mark import AppMark, is_alive
+from engine.service.store import hashed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,9 +43,9 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def service(home, monkeypatch):
-    """A service of this test's own; nothing of it may be left."""
-    made = client._Service()
-    monkeypatch.setattr(client, "_service", made)
+    """A client with a service of this test's own; nothing of it may be left."""
+    made = client.Client()
+    monkeypatch.setattr(client, "_client", made)
     yield made
     family = processes(made)
     made.stop()
@@ -48,9 +53,9 @@ def service(home, monkeypatch):
 
 
 def processes(service) -> list[psutil.Process]:
-    if service._process is None or service._process.poll() is not None:
+    if service._link is None or not service._link.alive:
         return []
-    parent = psutil.Process(service._process.pid)
+    parent = psutil.Process(service._link.process.pid)
     return [parent, *parent.children(recursive=True)]
 
 
@@ -65,50 +70,76 @@ def wait_for(run_id, *states, seconds=60, **rest):
         status = client.status(run_id)
         if status.state in states and all(getattr(status, name) == value for name, value in rest.items()):
             return status
-        assert status.active or not rest, status
+        assert status.active, (status, states, rest)
         assert time.monotonic() < deadline, (status, states, rest)
         time.sleep(0.02)
 
 
-def test_a_day_at_the_service(service):
-    """Queue, places, cancels, a killed service and the next one: in one go, since every start costs seconds."""
-    first, second, third = client.submit(LONG), client.submit(scenario()), client.submit(scenario())
+def test_a_day_at_the_service(service, home):
+    """Queue, turns, places, cancels, live records, answers: in one go, since every start costs seconds."""
+    first = client.submit(LONG, browser="a")
+    second, third, fourth = client.submit(scenario(), browser="a"), client.submit(scenario(), browser="b"), client.submit(scenario(seed=1), browser="b")
     assert client.status(first).state in ("queued", "running") and client.status(first).active
     wait_for(first, "running", phase="measuring")
-    wait_for(second, "queued", place=1)
-    wait_for(third, "queued", place=2)
+    wait_for(third, "queued", place=1)
+    wait_for(second, "queued", place=2)
+    wait_for(fourth, "queued", place=3)
     assert client.result(first) is None and client.result(second) is None
+    assert client.status(first, "a").own and not client.status(first, "b").own and not client.status(first).own
 
-    client.cancel(second)
+    # Live: it grows, and what it shows is the beginning of the run.
+    views = []
+    while len(views) < 3:
+        view = client.live(first)
+        if view and "unified" in view["schedules"] and (not views or view["version"] > views[-1]["version"]):
+            views.append(view)
+        assert client.status(first).active
+        time.sleep(0.02)
+    steps = [view["schedules"]["unified"]["trace"]["steps"] for view in views]
+    assert 0 < len(steps[0]) < len(steps[1]) < len(steps[2]) and steps[2][: len(steps[0])] == steps[0]
+    assert not views[0]["schedules"]["unified"]["complete"] and len(views[2]["pieces"]["chat-0"]["unified"]) > 10
+    assert views[0]["schedules"]["unified"]["resources"][0]["worker"] == "engine-0"
+    assert client.live(second) is None and client.live("nobody-knows-this-run") is None
+    assert client.status(second).expected_s is None, "nothing is known of such a run yet"
+
+    # Cancel: one's own only, waiting or running; the workers stay for the next.
+    assert not client.cancel(second, "b") and client.status(second).active
+    assert client.cancel(second, "a")
     wait_for(second, "cancelled")
-    wait_for(third, "queued", "running", place=1)
+    wait_for(fourth, "queued", place=2)
     workers = {process.pid for process in processes(service)[1:]}
-    client.cancel(first)
+    assert not client.cancel(first) and not client.cancel(first, "b") and client.cancel(first, "a")
     wait_for(first, "cancelled", seconds=5)
+    assert client.live(first) is None
     done = wait_for(third, "done")
-    assert done.done == 1.0 and not done.active
+    assert (done.done, done.result_id, done.answered, done.active) == (1.0, third, False, False)
+    wait_for(fourth, "done")
     assert {process.pid for process in processes(service)[1:]} == workers, "the workers stood ready for the next job"
     result = client.result(third)
     assert result["run_id"] == third and result["schedules"]["unified"]["metrics"]["finished"] == 1
-    assert store.exists(third) and not store.exists(first) and not store.exists(second)
-    client.cancel(third)
-    assert client.status(third).state == "done"
+    assert client.result(first) is None and client.result(second) is None
+    assert not client.cancel(third, "b") and client.status(third).state == "done"
 
-    # Killed in the middle of a job: it and the waiting one have failed with the reason, and the next one runs.
-    running, waiting = client.submit(LONG), client.submit(scenario())
-    wait_for(running, "running", phase="measuring")
-    family = processes(service)
-    os.kill(family[0].pid, signal.SIGKILL)
-    for run_id in (running, waiting):
-        error = wait_for(run_id, "failed", seconds=5).error
-        assert error["code"] == "service-gone" and error["facts"]["why"] == "signal 9"
-    assert_gone(family)
-    again = client.submit(scenario())
-    assert wait_for(again, "done").error is None
-    assert client.status(third).state == "done" and client.result(third) == result, "what was stored is still there"
+    # Answers: an equal scenario has its result at once, and both have it in their list; again means again.
+    assert client.submit(scenario(), browser="a") == third
+    assert [run.id for run in client.runs("a")] == [third] and [run.id for run in client.runs("b")] == [fourth, third]
+    again = client.submit(scenario(), browser="c", again=True)
+    assert again != third
+    wait_for(again, "done", result_id=again, answered=False)
+    assert client.submit(scenario()) == again, "the newest"
+
+    # An equal one that waits is answered when its turn comes.
+    one, two = client.submit(scenario(seed=2)), client.submit(scenario(seed=2))
+    assert one != two
+    wait_for(one, "done", result_id=one, answered=False)
+    wait_for(two, "done", result_id=one, answered=True)
+
+    # Another client (after a restart) is told the same.
+    assert client.Client().status(third, "b") == done.__class__("done", done=1.0, result_id=third, own=True)
+    assert client.Client().status(two).result_id == one and client.Client().status(first, "a").state == "cancelled"
 
     # Stopped in the middle of a job: nothing is left, and nobody waits for it.
-    last, behind = client.submit(LONG), client.submit(scenario())
+    last, behind = client.submit(LONG), client.submit(scenario(seed=3))
     wait_for(last, "running", phase="measuring")
     family = processes(service)
     assert len(family) >= 2
@@ -116,8 +147,9 @@ def test_a_day_at_the_service(service):
     client.stop()
     assert time.monotonic() - begun < 8
     assert_gone(family, seconds=2)
-    assert client.status(last).state in ("cancelled", "failed")
-    assert client.status(behind).state == "failed" and client.status(behind).error["code"] == "service-gone"
+    for run_id in (last, behind):
+        for asked in (client.status(run_id), client.Client().status(run_id)):
+            assert asked.state == "failed" and asked.error["code"] == "app-stopped"
     client.stop()
 
 
@@ -131,7 +163,7 @@ def test_files_of_the_server_cannot_be_named(service, changes):
     with pytest.raises(LabError) as caught:
         client.submit(scenario(**changes))
     assert caught.value.code == "job-not-allowed"
-    assert service._process is None, "nothing was started for it"
+    assert service._link is None, "nothing was started for it"
 
 
 def test_what_has_to_be_fetched_first_is_told_before_anything_starts(service):
@@ -140,7 +172,7 @@ def test_what_has_to_be_fetched_first_is_told_before_anything_starts(service):
         with pytest.raises(LabError) as caught:
             client.submit(scenario(**changes))
         assert caught.value.code == code
-    assert service._process is None
+    assert service._link is None
     assert not client.model_ready("smollm2-135m-instruct") and client.model_ready("random-tiny") and not client.model_ready("/etc/passwd")
     assert not client.text_ready("kjv") and client.text_ready("korean")
 
@@ -148,31 +180,124 @@ def test_what_has_to_be_fetched_first_is_told_before_anything_starts(service):
 def test_unknown_ids_are_unknown_and_cancel_is_harmless(service):
     """Links outlive runs; looking one up must not start a service."""
     assert client.status("nobody-knows-this-run").state == "unknown" and client.result("nobody-knows-this-run") is None
-    client.cancel("nobody-knows-this-run")
+    assert client.cancel("nobody-knows-this-run") is False
     client.start()
     client.stop()
-    assert service._process is None
+    assert service._link is None
+
+
+def test_a_full_queue_is_told_at_once(service, monkeypatch, tmp_path):
+    """Queued anyway, it would be refused by the service, and the page would have shown a place in between."""
+    monkeypatch.setattr(fair_queue, "MOST_PER_BROWSER", 2)
+    silent = tmp_path / "service"
+    silent.write_text("#!/bin/sh\nwhile read line; do :; done\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    for browser in ("a", "a", "b"):
+        client.submit(scenario(9), browser=browser)
+    with pytest.raises(LabError) as caught:
+        client.submit(scenario(9), browser="a")
+    assert caught.value.code == "queue-full"
 
 
 def test_a_service_that_cannot_start_is_an_error_and_not_a_wait(service, monkeypatch):
-    """Its page would show "queued" for ever."""
+    """Its page would show "queued" for ever; and it must not be started without end."""
+    started = []
+    link = client.Link.__init__
+    monkeypatch.setattr(client.Link, "__init__", lambda self, *rest: started.append(1) or link(self, *rest))
     monkeypatch.setattr(sys, "executable", "/bin/false")
     try:
-        run_id = client.submit(scenario())
-    except LabError as error:
-        assert error.code == "service-gone"
-    else:
-        assert wait_for(run_id, "failed", seconds=10).error["code"] == "service-gone"
+        error = wait_for(client.submit(scenario(10)), "failed", seconds=10).error
+    except LabError as refused:
+        error = refused.as_dict()
+    assert error["code"] == "service-gone" and 1 <= len(started) <= client.MOST_DEATHS
 
 
-def test_half_a_line_from_a_killed_service_fails_its_jobs(service, monkeypatch, tmp_path):
-    """The mirror used to die of it, and the page showed a running job until the next was submitted."""
-    script = tmp_path / "service"
-    script.write_text('#!/bin/sh\nread line\nprintf \'{"id": "x", "sta\'\nexit 3\n')
+def test_a_service_that_dies_while_jobs_come_loses_none(service, monkeypatch, tmp_path):
+    """A job that came between its death and the news of it used to be taken from all others' new service, or sent twice."""
+    script, taken = tmp_path / "service", tmp_path / "taken"
+    again = f"while read -r line; do printf '%s\\n' \"$line\" >>{taken}; done; exit"
+    script.write_text(f"#!/bin/sh\nif [ -e {taken} ]; then {again}; fi\n: >{taken}\nread line\nexit 1\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-    run_id = client.submit(scenario())
-    assert wait_for(run_id, "failed", seconds=10).error["facts"]["why"] == "exit code 3"
+    ended, heard = service._ended, threading.Event()
+    monkeypatch.setattr(service, "_ended", lambda *how: heard.wait(10) and ended(*how))
+    first = client.submit(scenario(20))
+    while service._link.alive:
+        time.sleep(0.01)
+    second = client.submit(scenario(21))
+    heard.set()
+    deadline = time.monotonic() + 10
+    while len(taken.read_text().splitlines()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert [json.loads(line)["id"] for line in taken.read_text().splitlines()] == [first, second]
+    assert client.status(first).active and client.status(second).active
+
+
+def test_half_a_line_from_a_killed_service_fails_its_job(service, monkeypatch, tmp_path):
+    """The mirror used to die of it, and the page showed a running job until the next was submitted."""
+    script = tmp_path / "service"
+    script.write_text(
+        '#!/bin/sh\nread line\nid=$(printf "%s" "$line" | sed \'s/.*"id": "\\([^"]*\\)".*/\\1/\')\n'
+        'printf \'{"id": "%s", "state": "running", "phase": "measuring", "done": 0.5, "facts": {}}\\n{"id": "%s", "sta\' $id $id\nexit 3\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    run_id = client.submit(scenario(11))
+    assert wait_for(run_id, "failed", seconds=10).error["facts"]["why"] in ("exit code 3", "signal 9")
+    assert client.Client().status(run_id).error["code"] == "service-gone"
+
+
+def test_how_long_until_it_starts_and_ends(service, monkeypatch):
+    """The rest of what runs, and all that is ahead; nothing where anything of it is unknown."""
+    now = [1000.0]
+    monkeypatch.setattr(client.time, "monotonic", lambda: now[0])
+    for name in ("a", "b", "c"):
+        service._jobs[name] = client._Job({"id": name, "browser": "", "kind": "schedules", "scenario": {}})
+    service._hear({"id": "a", "state": "queued", "place": 0, "estimate_s": 20.0, "ahead_s": 0.0})
+    service._hear({"id": "b", "state": "queued", "place": 1, "estimate_s": 30.0, "ahead_s": 0.0})
+    service._hear({"id": "c", "state": "queued", "place": 2, "estimate_s": None, "ahead_s": 30.0})
+    assert [client.status(name).expected_s for name in "abc"] == [0.0, 0.0, 30.0]
+    service._hear({"id": "a", "state": "running", "phase": "starting-workers", "done": 0.0})
+    now[0] += 5
+    assert [client.status(name).expected_s for name in "abc"] == [15.0, 15.0, 45.0]
+    service._hear({"id": "a", "state": "running", "phase": "measuring", "done": 0.0})
+    now[0] += 6
+    service._hear({"id": "a", "state": "running", "phase": "measuring", "done": 0.6})
+    assert [round(client.status(name).expected_s, 6) for name in "abc"] == [4.0, 4.0, 34.0], "what is done tells more than any estimate"
+    service._hear({"id": "c", "state": "queued", "place": 2, "estimate_s": None, "ahead_s": None})
+    assert client.status("c").expected_s is None
+    service._hear({"id": "a", "state": "done", "result_id": "a"})
+    assert client.status("a").expected_s is None and client.status("b").expected_s == 0.0
+
+
+def test_only_the_newest_ended_jobs_are_kept_in_memory(service, monkeypatch):
+    """A server that runs for a term would keep every job of it; the older ones are read from the store."""
+    monkeypatch.setattr(client, "ENDED_KEPT", 3)
+    names = [f"job-number-{number:011d}" for number in range(6)]
+    for name in names:
+        service._jobs[name] = client._Job({"id": name, "browser": hashed("a"), "kind": "schedules", "scenario": {}})
+        service.store.put_job(name, browser=hashed("a"), kind="schedules", scenario={}, app="")
+    for name in names:
+        service._fail([service._jobs[name]], LabError("app-stopped"))
+    assert list(service._jobs) == names[3:]
+    assert all(client.status(name, "a").error["code"] == "app-stopped" and client.status(name, "a").own for name in names)
+
+
+def test_an_app_is_alive_as_long_as_it_holds_its_mark(home):
+    """By process id and time, a restart after a clock jump would let the jobs of a dead app wait for ever."""
+    mark = AppMark()
+    assert is_alive(mark.token) and is_alive(mark.token)
+    mark.release()
+    assert not is_alive(mark.token) and not is_alive("0123456789abcdef") and not is_alive("")
+    script = "from engine.service.app_mark import AppMark\nmark = AppMark()\nprint(mark.token, flush=True)\ninput()"
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    token = process.stdout.readline().strip()
+    assert is_alive(token)
+    process.kill()
+    process.communicate()
+    assert not is_alive(token) and not list((home / "locks").glob(f"app-{token}*"))
 
 
 @pytest.mark.parametrize("line", [b"", b"garbage\n", b'{"do": "submit", "id"', b"[]\n", b"{}\n"], ids=repr)
