@@ -43,15 +43,19 @@ class Measuring:
 
         arrivals: others than the plan's.
         """
-        watch = _Watch(self.cluster, plan, schedule, on_record)
+        workers = plan.workers(schedule)
+        pids = [pid for worker in workers if (pid := self.cluster.facts[worker.name].get("pid"))]
+        cores = {core for worker in workers for core in worker.cores}
+        before = disturbance.take_sample(pids, cores)
         records = self.cluster.serve(
             list(plan.arrivals if arrivals is None else arrivals),
             plan.settings(schedule),
-            on_record=watch.see,
+            on_record=on_record,
             cancelled=self.cancelled,
         )
         if name is not None:
-            self.disturbances.setdefault(name, []).append(watch.judged())
+            after = disturbance.take_sample(pids, cores)
+            self.disturbances.setdefault(name, []).append(disturbance.judge(before, after))
         return records
 
     @property
@@ -90,28 +94,6 @@ def measuring(
         finally:
             if not cluster_for:
                 cluster.stop()
-
-
-class _Watch:
-    """Samples the machine when the serving starts (its first record) and when it has ended."""
-
-    def __init__(self, cluster: Cluster, plan: Plan, schedule: str, on_record: Callable[[dict], None]) -> None:
-        workers = plan.workers(schedule)
-        self.pids = [pid for worker in workers if (pid := cluster.facts[worker.name].get("pid"))]
-        self.cores = {core for worker in workers for core in worker.cores}
-        self.on_record = on_record
-        self.begin: disturbance.Sample | None = None
-
-    def see(self, record: dict) -> None:
-        self.on_record(record)
-        if record["type"] == "start":
-            self.begin = self._sample()
-
-    def judged(self) -> dict:
-        return disturbance.judge(self.begin, self._sample())
-
-    def _sample(self) -> disturbance.Sample:
-        return disturbance.take_sample(self.pids, self.cores)
 
 
 class Meter:

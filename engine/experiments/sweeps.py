@@ -87,8 +87,8 @@ def run_sweep(
     points = (_chunk_points if scenario.kind == CHUNK_SWEEP else _backlog_points)(scenario, runs)
     disturbance = bench.disturbance
     for point in points:
-        judged = [run["disturbed"] for run in disturbance["schedules"][str(point["value"])]]
-        point["disturbed"] = any(judged) if None not in judged else None
+        judged = {run["disturbed"] for run in disturbance["schedules"][str(point["value"])]} - {None}
+        point["disturbed"] = any(judged) if judged else None
     return {
         "format": FORMAT,
         "kind": scenario.kind,

@@ -26,6 +26,7 @@ from engine.measure.device import siblings
 #   half        waited 0.14 to 0.26, others 0.15 to 0.17: a prefill takes a quarter longer and more
 #   all         waited 0.20 to 0.35, others 0.35 to 0.49
 LIMITS = {"waited_share": 0.05, "others_cpu_share": 0.10}
+SHORTEST_S = 0.5  # CPU times come in hundredths of a second: less than this tells nothing
 _BUSY_FIELDS = ("user", "nice", "system", "irq", "softirq", "steal")  # guest time is in user already
 
 
@@ -57,9 +58,11 @@ def judge(begin: Sample, end: Sample) -> dict:
     """{"disturbed": True, False or None (nothing is known), "waited_share", "others_cpu_share": share or None}."""
     elapsed = end.at_s - begin.at_s
     waited = ran = others = None
+    if elapsed < SHORTEST_S:
+        return verdict(None, None)
     if None not in (begin.waited_s, end.waited_s):
         waited, ran = max(0.0, end.waited_s - begin.waited_s), max(0.0, end.ran_s - begin.ran_s)
-    if None not in (begin.busy_s, end.busy_s, begin.own_s, end.own_s) and elapsed > 0:
+    if None not in (begin.busy_s, end.busy_s, begin.own_s, end.own_s):
         others = max(0.0, (end.busy_s - begin.busy_s) - (end.own_s - begin.own_s)) / elapsed / begin.num_cores
     return verdict(waited / (waited + ran) if waited is not None and waited + ran > 0 else None, others)
 

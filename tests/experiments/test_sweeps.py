@@ -177,7 +177,7 @@ def test_progress_goes_from_nothing_to_all_and_never_back(scenario):
 
 def test_a_disturbed_point_is_named(monkeypatch):
     """A bend in the curve that the mail client made must not be taught as an effect."""
-    verdicts = iter([0.0] * 2 + [0.5, 0.0] + [0.0] * 3 + [None])
+    verdicts = iter([0.0, 0.0, None, 0.5, None, 0.0, None, None])
     monkeypatch.setattr(disturbance, "judge", lambda begin, end: disturbance.verdict(next(verdicts), None))
     result = run(CHUNKS)
     first, second, third, last = result["manifest"]["order"][0]
@@ -221,7 +221,6 @@ def test_a_real_chunk_sweep():
         assert 0 < point["metrics"]["prefill_s"] <= point["metrics"]["ttft_s"] and point["alone_s"] > 0
         assert point["metrics"]["itl_max_s"] >= point["metrics"]["itl_p99_s"] >= point["metrics"]["itl_p50_s"] > 0
     assert result["disturbance"]["schedules"].keys() == {"16", "0"}
-    assert result["disturbance"]["disturbed"] in (True, False), "on Linux and macOS something is known"
 
 
 def test_a_real_backlog():

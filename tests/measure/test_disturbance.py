@@ -60,6 +60,12 @@ def test_what_is_not_known_is_not_called_quiet():
     assert overall({}) == {"disturbed": None, "waited_share": None, "others_cpu_share": None, "limit": LIMITS, "schedules": {}}
 
 
+def test_a_blink_tells_nothing():
+    """Counters tick in hundredths of a second: in a tenth of one, a single tick would be called a disturbance."""
+    assert judge(BEGIN, after(seconds=0.1, ran=0.1, waited=0.1, busy=0.2))["disturbed"] is None
+    assert judge(BEGIN, after(seconds=0.6, ran=0.1, waited=0.1, busy=0.2))["disturbed"] is True
+
+
 def test_the_whole_is_as_disturbed_as_its_worst_run():
     """A median of three hides which of them was disturbed; the result must not."""
     runs = {"unified": [verdict(0.01, 0.02), verdict(0.2, None)], "chunked": [verdict(None, 0.03), verdict(None, None)]}
@@ -112,7 +118,7 @@ def test_a_real_stranger_on_the_core_is_seen(spinning):
     core = usable_cores()[-1]
     worker = spinning(core, stranger=False)
 
-    def share(seconds=0.4):
+    def share(seconds=0.5):
         begin = take_sample([worker], [core])
         time.sleep(seconds)
         return judge(begin, take_sample([worker], [core]))
