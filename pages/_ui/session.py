@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from pages._ui.language import LANGUAGES, negotiate
 from pages._ui.palette import Palette, palette
@@ -62,6 +64,25 @@ def show_run(run: str | None, slot: str = RUN) -> None:
         st.query_params[slot] = run
     elif slot in st.query_params:
         del st.query_params[slot]
+
+
+def open_parts(names: tuple[str, ...], words: Words) -> Iterator[tuple[str, DeltaGenerator]]:
+    """Tabs of a page, of which only the open one is made: yields its name and its place.
+
+    The open part is in the address (``?part=NAME``), so that a teacher can send a class to it; it survives a change of
+    language although the tabs' titles do not.
+    """
+    titles = {words(f"part.{name}"): name for name in names}
+    wanted = st.query_params.get("part") or st.session_state.get("part")
+    first = wanted if wanted in names else names[0]
+    default = next(title for title, name in titles.items() if name == first)
+    tabs = st.tabs(list(titles), default=default, key=f"parts-{words.lang}", on_change="rerun")
+    for name, tab in zip(names, tabs, strict=True):
+        if tab.open:
+            st.session_state["part"] = name
+            if name != names[0] or "part" in st.query_params:
+                st.query_params["part"] = name
+            yield name, tab
 
 
 def language_switch() -> None:

@@ -9,6 +9,7 @@ from engine.service import client
 from pages._ui import parts, recordings, routes, run_panel, session, timeline
 from pages.schedules import form, sections, sweeps
 
+PARTS = ("run", "waiting", *sweeps.KINDS, "details")
 PHASES = ("queued", "starting-workers", "measuring", "decomposing")
 
 words = session.words("schedules")
@@ -47,8 +48,17 @@ elif result is None:
     st.html(parts.notice(words("source.none_title"), words("source.none"), kind="info"))
     sections.why(words)
 else:
-    sections.show(result, src, words, colors, touch=touch, choices=choices)
-    for kind in sweeps.KINDS:
-        sweeps.section(kind, words, colors, touch=touch)
-    sections.model(words)
-    sections.keep(result, src, words)
+    sections.summary(result, words, choices)
+
+# A part is made when it is opened: the first one is there at once, and only charts that are looked at are sent.
+if not active and result is not None:
+    for part, place in session.open_parts(PARTS, words):
+        with place:
+            if part == "run":
+                sections.run(result, src, words)
+            elif part == "waiting":
+                sections.waiting(result, words, colors, touch=touch)
+            elif part in sweeps.KINDS:
+                sweeps.section(part, words, colors, touch=touch)
+            else:
+                sections.details(result, src, words)

@@ -18,25 +18,37 @@ CHOSEN_RECORDING = "recording"
 FIRST = ("itl_max_s", "ttft_s", "throughput_tokens_per_s")
 
 
-def show(
-    result: dict, src: str, words: Words, colors: Palette, *, touch: bool, choices: list[str] | None = None
-) -> None:
-    """Everything about one result.
+def summary(result: dict, words: Words, choices: list[str]) -> None:
+    """What stays in sight whatever part is open: where the numbers are from, the sentence, the three that matter most.
 
-    src: the name its data goes by (see pages/_ui/routes); choices: the names of the recordings it was chosen from.
+    choices: the names of the recordings it was chosen from.
     """
-    _source(result, words, choices or [])
+    _source(result, words, choices)
     _disturbed(result, words)
     _refused(result, words)
+
+
+def run(result: dict, src: str, words: Words) -> None:
+    """The picture, how to read it, what each schedule costs, and why. src: see pages/_ui/routes."""
     _picture(result, src, words)
     _costs(result, words)
     why(words)
+
+
+def waiting(result: dict, words: Words, colors: Palette, *, touch: bool) -> None:
+    """How the waiting is distributed, what can be promised, and every metric with its meaning."""
     _gaps(result, words, colors, touch)
     section(words("section.slo"))
     slo.section(result, words)
     _metrics(result, words)
+
+
+def details(result: dict, src: str, words: Words) -> None:
+    """What each schedule was given, what the model wrote, its limits, and the files."""
     _given(result, words)
     _texts(result, words)
+    model(words)
+    keep(result, src, words)
 
 
 def why(words: Words) -> None:
