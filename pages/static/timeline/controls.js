@@ -11,7 +11,7 @@ const FORWARD = "M3.500 3v10l7-5zM11.200 3H13v10h-1.800z";
 const FINE_S = 0.1;
 const COARSE_S = 1;
 
-/** The bar. `act`: what its parts do: toggle, step(±1), speed(x), seek(t), zoom(factor), reset, show("focus" | "whole"). */
+/** The bar. `act`: what its parts do: toggle, step(±1), speed(x), seek(t), seekBy(seconds), zoom(factor), reset, show("focus" | "whole"). */
 export class Controls {
   constructor(words, act) {
     this.words = words;
@@ -54,10 +54,11 @@ export class Controls {
   }
 
   /** Show a state: the moment (null at rest), whether it plays, the end of the run, and which of the two spans is seen. */
-  update({ at, playing, end, focus, seen }) {
+  update({ at, playing, speed, end, focus, seen }) {
     const shown = at ?? end;
     if (this.end !== end) this.scrub.max = this.end = end;
     this.scrub.value = shown;
+    if (this.speed.value !== String(speed)) this.speed.value = speed;
     const text = at === null ? numbers.moment(end) : `${numbers.moment(at)} / ${numbers.moment(end)}`;
     if (this.time.textContent !== text) {
       this.time.textContent = text;
@@ -80,6 +81,6 @@ export class Controls {
     const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
     if (!by) return;
     event.preventDefault();
-    act.seek(Number(this.scrub.value) + by * (event.shiftKey ? COARSE_S : FINE_S));
+    act.seekBy(by * (event.shiftKey ? COARSE_S : FINE_S));
   }
 }

@@ -5,8 +5,8 @@ import { ticks } from "./scale.js";
 import { faint } from "./palette.js";
 
 const ORDER = ["stall", "prefill", "chunk", "transfer", "mixed", "decode"];
-// Bars thinner than this are drawn together: a seam between them would swallow them.
-const THIN = 1.6;
+// Where bars are typically thinner than this, they are drawn together: a seam between them would swallow them.
+const THIN = 2;
 
 /** The engines' block. `scene`: { model, layout, scale, colors, fills, words, narrow }. */
 export function drawLanes(c, scene) {
@@ -61,6 +61,7 @@ function bars(c, scene, found, { y, height }, seams) {
   const [from, to] = scale.span;
   for (const category of ORDER) {
     c.fillStyle = fills[category];
+    const together = !seams || typical(found, category) * scale.perSecond < THIN;
     let x0 = null;
     let x1 = 0;
     const flush = () => {
@@ -72,7 +73,7 @@ function bars(c, scene, found, { y, height }, seams) {
       const left = scale.x(found.begin[i]);
       const right = scale.x(found.end[i]);
       const width = right - left;
-      if (width < THIN || !seams) {
+      if (together || width < THIN / 4) {
         if (x0 !== null && left - x1 < 0.5) x1 = Math.max(x1, right);
         else {
           flush();
@@ -88,6 +89,17 @@ function bars(c, scene, found, { y, height }, seams) {
     }
     flush();
   }
+}
+
+/** The median duration of a track's bars of one category, in seconds. */
+function typical(bars, category) {
+  bars.typical ??= {};
+  if (!(category in bars.typical)) {
+    const durations = [];
+    for (let i = 0; i < bars.n; i++) if (bars.category[i] === category) durations.push(bars.end[i] - bars.begin[i]);
+    bars.typical[category] = durations.sort((a, b) => a - b)[durations.length >> 1] ?? 0;
+  }
+  return bars.typical[category];
 }
 
 function frame(c, x, y, width, height, color) {

@@ -1,6 +1,6 @@
 // Where everything stands: heights in CSS pixels from the top of each canvas. Pure.
 
-const NARROW = 720;
+const NARROW = 680;
 
 /** Sizes that differ between a wide screen, with diagrams left of the tracks, and a phone, with a strip above them. */
 function sizes(width) {

@@ -41,7 +41,7 @@ export class Feed {
       this.state = news.state ?? "running";
       // Without lanes there is nothing new: the run has not begun, or all that is complete is here.
       if (news.lanes?.length) this.known = merge(this.known, news);
-      this.got(this.known ?? { lanes: [] });
+      this.got(this.known ?? { lanes: [], span: [0, 0], focus: null, ...news });
     } catch {
       if (this.stopped) return;
       this.failures += 1;

@@ -22,6 +22,8 @@ const ZOOM_MS = 240;
 // While it plays past the right edge, the view turns over like a page.
 const PAGE_AT = 0.985;
 const LIVE_SPAN_S = 6;
+// What fits between the margins of a sheet of A4 or Letter.
+const PAPER_PX = 700;
 // How long a transfer stays lit in the diagram, in seconds of the reader's time.
 const GLOW_S = 0.3;
 
@@ -123,7 +125,7 @@ class Timeline {
   }
 
   #news(payload) {
-    if (!payload.lanes.length) return this.#say(this.words("timeline.live_soon"));
+    if (!payload.lanes.length && !payload.planned?.length) return this.#say(this.words("timeline.live_soon"));
     const model = decode(payload, true);
     const running = model.lanes.find((lane) => !lane.complete);
     if (running) this.edge.hear(running, performance.now() / 1000);
@@ -172,6 +174,7 @@ class Timeline {
       step: (direction) => this.step(direction),
       speed: (speed) => (this.playback.speed = speed),
       seek: (t) => this.seek(t),
+      seekBy: (seconds) => this.seek((this.playback.at ?? this.model.end) + seconds),
       zoom: (factor) => this.zoom(factor),
       reset: () => this.goTo(this.#homeSpan()),
       show: (name) => {
@@ -212,10 +215,12 @@ class Timeline {
     }
     this.clean.push(() => inSight.disconnect());
     this.root.addEventListener("keydown", (event) => this.#key(event));
+    // Paper is white and narrower than a screen, whatever the theme and the window are.
     const print = (scheme) => () => {
       this.printing = scheme !== null;
+      this.root.style.width = this.printing ? `${PAPER_PX}px` : "";
       this.colors = readColors(this.root, scheme);
-      this.relayer = true;
+      this.#resize();
       this.#frame(performance.now());
     };
     const [before, after] = [print("light"), print(null)];
@@ -229,6 +234,7 @@ class Timeline {
   #headers() {
     const { words, model } = this;
     const most = Math.max(0, ...model.lanes.map((lane) => lane.rows.length));
+    if (this.rowsTitle) this.rowsTitle.hidden = this.rows.element.hidden = !most;
     if (this.rowsTitle) this.rowsTitle.textContent = most <= 32 ? words("rows.heading") : words("rows.heading_first", { shown: 32, all: most });
     this.heads.replaceChildren(
       ...model.lanes.map((lane) => {
@@ -429,7 +435,7 @@ class Timeline {
     }
     for (const sheet of this.sheets) if (sheet.seen || this.printing) this.#overlay(sheet);
     this.texts?.show((lane) => this.headOf(lane));
-    this.controls.update({ at: playback.at, playing: playback.playing, end: this.model.end, focus: this.model.focus, seen: this.#spanSeen() });
+    this.controls.update({ at: playback.at, playing: playback.playing, speed: playback.speed, end: this.model.end, focus: this.model.focus, seen: this.#spanSeen() });
     const goesOn = playback.playing || this.moving || (this.edge && this.#running());
     this.last = goesOn ? now : null;
     if (goesOn) this.draw();

@@ -4,7 +4,7 @@ const ORDER = ["unified", "chunked", "disaggregated"];
 
 /** The model of a payload. Times are seconds from the start of the run. Live: schedules whose turn comes later are empty lanes. */
 export function decode(payload, live = false) {
-  const unit = payload.unit_s;
+  const unit = payload.unit_s ?? 1e-5;
   const lanes = payload.lanes.map((lane) => decodeLane(lane, unit, payload));
   if (live) {
     const missing = payload.planned.filter((name) => !lanes.some((lane) => lane.schedule === name));
@@ -15,7 +15,7 @@ export function decode(payload, live = false) {
     span: times(payload.span, unit),
     focus: payload.focus && times(payload.focus, unit),
     lanes,
-    texts: payload.texts,
+    texts: payload.texts ?? {},
     end: Math.max(0.001, ...lanes.map((lane) => lane.end)),
     bars: lanes.reduce((sum, lane) => sum + lane.tracks.reduce((n, track) => n + track.bars.n, 0), 0),
   };
