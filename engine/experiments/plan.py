@@ -115,7 +115,6 @@ def set_up(scenario: SchedulesScenario) -> Setup:
     card = describe(scenario.model)
     if not card.ready:
         raise LabError("model-missing", name=scenario.model)
-    _check_lengths(scenario, card)
     text = load_text(scenario.text)
     tokenizer = load_tokenizer(scenario.model)
     return Setup(device, dtype, _deploy(scenario, device, dtype), card, text, tokenizer)

@@ -66,7 +66,7 @@ def run_sweep(
     A point is named by its value as a string: in on_record, and as the "schedules" of on_plan, which has "points" too.
     Raises LabError("request-never-fits") where a point's prompts could not be served at all.
     """
-    setup = set_up(scenario.point(max(scenario.values)))
+    setup = set_up(scenario.base)
     plans = {value: plan_for(point, setup) for value, point in scenario.points().items()}
     for plan in plans.values():
         check_fits(plan)
@@ -141,12 +141,17 @@ def _measure_chunks(plan: Plan, bench: Measuring, value: int, see) -> dict:
     index = long_index(plan)
     capacity = sum(worker["kv_capacity_bytes"] for worker in plan.resources(_schedule(plan)))
     metrics = summarize(trace, kv_bytes_per_token=plan.setup.kv_bytes_per_token, kv_capacity_bytes=capacity)
-    prompt = [piece for step in trace["steps"] if step["prefill_tokens"] for piece in step["slices"] if piece[0] == index]
     return {
         **{name: metrics[name] for name in _METRICS},
-        "chunks": sum(start < plan.requests[index]["prompt_tokens"] for _, start, _ in prompt),
+        "chunks": _chunks(trace, index),
         "alone_s": _alone_s(plan, bench, value, index),
     }
+
+
+def _chunks(trace: dict, index: int) -> int:
+    """In how many steps a request's prompt was computed."""
+    end = trace["requests"][index]["prompt_tokens"]
+    return sum(request == index and start < end for step in trace["steps"] for request, start, _ in step["slices"])
 
 
 def _chunk_points(scenario: SweepScenario, runs: dict[int, list[dict]]) -> list[dict]:

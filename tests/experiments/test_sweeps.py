@@ -1,6 +1,7 @@
 """The sweeps around their workers: order, costs told apart, queueing theory; simulated workers, and one real run of each."""
 
 import json
+from dataclasses import replace
 from statistics import median
 
 import pytest
@@ -66,6 +67,12 @@ def by_value(result):
     return {point["value"]: point for point in result["points"]}
 
 
+def run_plan(scenario):
+    told = []
+    run(scenario, on_plan=told.append)
+    return told[0]["requests"]
+
+
 @pytest.mark.parametrize("scenario", [CHUNKS, BACKLOG], ids=lambda s: s.kind)
 def test_the_result_is_small_json_and_names_what_was_run(scenario):
     """A NaN breaks browsers, a missing setting makes it unrepeatable, and traces of every point would be megabytes."""
@@ -103,6 +110,17 @@ def test_chunks_are_counted():
     assert {value: point["chunks"] for value, point in points.items()} == {16: 6, 64: 2, 0: 1, 100: 1}
     assert points[0]["schedule"] == "unified" and points[0]["chunk_tokens"] is None
     assert points[16]["schedule"] == "chunked" and points[16]["chunk_tokens"] == 16
+
+
+def test_decodes_are_no_chunks():
+    """The prompt's own decodes, beside the prefill of a later request, would make few chunks look like many."""
+    late = (*CHUNKS.base.groups, *(RequestGroup(f"late{i}", 1, 60, 2, arrival_s=0.3 + i / 20) for i in range(6)))
+    scenario = SweepScenario("chunk-sweep", replace(CHUNKS.base, groups=late).changed({"long.output_tokens": 40, "max_batch_requests": 64}), (100,))
+    records = []
+    points = by_value(run(scenario, on_record=lambda name, repeat, record: records.append(record)))
+    index = next(i for i, r in enumerate(run_plan(scenario)) if r["kind"] == "long")
+    mixed = [s for r in records if r["type"] == "step" and r["prefill_tokens"] for s in r["slices"] if s[0] == index and s[1] >= 90]
+    assert mixed and points[100]["chunks"] <= 2
 
 
 def test_the_costs_of_cutting_and_of_sharing_are_told_apart():

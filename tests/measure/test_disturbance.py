@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,15 @@ def test_a_sibling_of_a_workers_core_is_watched_too(monkeypatch):
     monkeypatch.setattr(device, "_physical", lists.__getitem__)
     assert watched_cores([0, 1]) == {0, 4, 1, 5} and watched_cores([2]) == {2, 3}
     assert watched_cores([6, 7, 8]) == {6, 7, 8} and watched_cores([]) == set()
+
+
+def test_stolen_time_counts_and_nothing_counts_twice(monkeypatch):
+    """Another machine on the same host takes the core without running here; a guest's time is in user already."""
+    times = namedtuple("times", "user nice system idle iowait irq softirq steal guest guest_nice")
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [times(1, 2, 4, 1000, 1000, 8, 16, 32, 1000, 1000), times(*[100] * 10)])
+    assert take_sample([], [0]).busy_s - take_sample([], []).busy_s == 63 - (63 + 600)
+    monkeypatch.setattr(disturbance, "siblings", lambda core: (0,))
+    assert take_sample([], [0]).busy_s == 63
 
 
 def test_processes_that_are_gone_or_hidden_cost_no_run(monkeypatch):

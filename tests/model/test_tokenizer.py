@@ -131,6 +131,14 @@ def test_a_long_answer_costs_no_more_per_token():
     assert max(decoded) <= 33
 
 
+@pytest.mark.parametrize("broken", range(25, 45))
+def test_a_character_after_many_broken_bytes(broken):
+    """However long nothing was whole, half of the character that comes now must not be given up as broken."""
+    tokenizer = byte_tokenizer("x")
+    ids = [*tokenizer.encode("한")[:1] * broken, *tokenizer.encode("한a")]
+    assert "".join(_pieces(tokenizer, ids)) == tokenizer.decode(ids) == "\ufffd" * broken + "한a"
+
+
 def test_pieces_with_byte_fallback():
     """SentencePiece models drop a space in front and spell rare characters in bytes."""
     vocabulary = {"<unk>": 0, **{f"<0x{byte:02X}>": byte + 1 for byte in range(256)}, "▁the": 257, "▁": 258, "cat": 259}
