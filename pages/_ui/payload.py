@@ -45,12 +45,8 @@ def timeline(result: dict) -> dict:
         "focus": _span(view.focus),
         "categories": list(CATEGORIES),
         "kv_unit": token_bytes,
-        "planned": result["manifest"]["scenario"].get("schedules")
-        or [lane.schedule for lane in view.lanes],
-        "lanes": [
-            _lane(lane, result["schedules"][lane.schedule], token_bytes)
-            for lane in view.lanes
-        ],
+        "planned": result["manifest"]["scenario"].get("schedules") or [lane.schedule for lane in view.lanes],
+        "lanes": [_lane(lane, result["schedules"][lane.schedule], token_bytes) for lane in view.lanes],
         "texts": _texts(result, [lane.schedule for lane in view.lanes]),
     }
 
@@ -63,10 +59,7 @@ def units(seconds: float) -> int:
 def columns(bars: Sequence[lanes.Bar]) -> dict:
     """Bars as columns, in the order they begin."""
     ordered = sorted(bars, key=lambda bar: (bar.begin_s, bar.end_s))
-    begins, ends = (
-        [units(b.begin_s) for b in ordered],
-        [units(b.end_s) for b in ordered],
-    )
+    begins, ends = ([units(b.begin_s) for b in ordered], [units(b.end_s) for b in ordered])
     return {
         "c": "".join(str(CATEGORIES.index(b.category)) for b in ordered),
         "gap": [begin - before for begin, before in zip(begins, [0, *ends])],
@@ -102,10 +95,7 @@ def _lane(lane: lanes.Lane, entry: dict, token_bytes: float) -> dict:
         "gap": _span(lane.worst_gap),
         "first": _span(lane.first_token),
         "usual": units(median(gaps)) if gaps else None,
-        "tracks": [
-            {"name": track.name, "worker": track.worker, **columns(track.bars)}
-            for track in lane.tracks
-        ],
+        "tracks": [{"name": track.name, "worker": track.worker, **columns(track.bars)} for track in lane.tracks],
         "kv": [_kv(series, token_bytes) for series in lane.kv],
         "ends": _deltas(ends),
         "rows": [_row(row, place) for row in lane.rows],
@@ -149,10 +139,7 @@ def _texts(result: dict, schedules: list[str]) -> dict:
             elif isinstance(whole.get(schedule), str):
                 answers[schedule] = {"text": whole[schedule]}
         if answers:
-            found[request] = {
-                "prompt": _cut(whole.get("prompt") or ""),
-                "lanes": answers,
-            }
+            found[request] = {"prompt": _cut(whole.get("prompt") or ""), "lanes": answers}
     return found
 
 
@@ -160,29 +147,17 @@ def _pieces_of(pieces: dict, schedule: str) -> list[str] | None:
     """A schedule's pieces; null stands for those of the first schedule."""
     if schedule not in pieces:
         return None
-    return (
-        pieces[schedule]
-        if pieces[schedule] is not None
-        else next((p for p in pieces.values() if p), [])
-    )
+    return pieces[schedule] if pieces[schedule] is not None else next((p for p in pieces.values() if p), [])
 
 
 def _lengths(pieces: list[str]) -> str | list[int]:
     """The length of every piece as JavaScript counts it, a digit of base 36 each if they are all that short."""
     counted = [len(piece.encode("utf-16-le")) // 2 for piece in pieces]
-    return (
-        "".join(DIGITS[n] for n in counted)
-        if max(counted, default=0) < len(DIGITS)
-        else counted
-    )
+    return "".join(DIGITS[n] for n in counted) if max(counted, default=0) < len(DIGITS) else counted
 
 
 def _cut(text: str) -> str:
-    return (
-        text
-        if len(text) <= PROMPT_CHARACTERS
-        else text[:PROMPT_CHARACTERS].rstrip() + " …"
-    )
+    return text if len(text) <= PROMPT_CHARACTERS else text[:PROMPT_CHARACTERS].rstrip() + " …"
 
 
 def _span(span: lanes.Span | None) -> list[int] | None:

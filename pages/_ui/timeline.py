@@ -34,48 +34,25 @@ SPOKEN = (
 UNSPOKEN = (".what",)
 
 
-def show(
-    src: str,
-    words: Words,
-    *,
-    alt: str,
-    key: str,
-    compact: bool = False,
-    live: bool = False,
-) -> None:
+def show(src: str, words: Words, *, alt: str, key: str, compact: bool = False, live: bool = False) -> None:
     """The timeline of a run.
 
     src: where its payload is, relative to the app: ``./lab/timeline/<id>``, or ``./lab/live/<id>`` of a run that goes on.
     alt: the picture in words, for who cannot see it.
     compact: the lanes and the controls only.
     """
-    _component()(
-        key=key,
-        data={
-            "src": src,
-            "alt": alt,
-            "words": spoken(words),
-            "compact": compact,
-            "live": live,
-        },
-    )
+    _component()(key=key, data={"src": src, "alt": alt, "words": spoken(words), "compact": compact, "live": live})
 
 
 def spoken(words: Words) -> dict[str, str]:
     """The texts the timeline shows, in the reader's language."""
-    keys = [
-        key
-        for key in table(words.lang, "_ui")
-        if key.startswith(SPOKEN) and not key.endswith(UNSPOKEN)
-    ]
+    keys = [key for key in table(words.lang, "_ui") if key.startswith(SPOKEN) and not key.endswith(UNSPOKEN)]
     return {key: words(key) for key in keys}
 
 
 @cache
 def _component():
-    return st.components.v2.component(
-        f"lab-timeline-{version()}", js=_script(version()), isolate_styles=False
-    )
+    return st.components.v2.component(f"lab-timeline-{version()}", js=_script(version()), isolate_styles=False)
 
 
 @cache

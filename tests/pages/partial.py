@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-NOTHING = (
-    "prefill_begin_s",
-    "prefill_end_s",
-    "transfer_begin_s",
-    "transfer_end_s",
-    "decode_begin_s",
-    "decode_end_s",
-)
+NOTHING = ("prefill_begin_s", "prefill_end_s", "transfer_begin_s", "transfer_end_s", "decode_begin_s", "decode_end_s")
 
 
 def cut(result: dict, known_s: dict[str, float | None]) -> dict:
@@ -17,21 +10,10 @@ def cut(result: dict, known_s: dict[str, float | None]) -> dict:
     schedules = {}
     for name, until in known_s.items():
         entry = result["schedules"][name]
-        schedules[name] = {
-            "resources": entry["resources"],
-            "repeat": entry.get("repeat", 0),
-        } | (
-            {
-                "trace": entry["trace"],
-                "complete": True,
-                "now_s": entry["trace"]["duration_s"],
-            }
+        schedules[name] = {"resources": entry["resources"], "repeat": entry.get("repeat", 0)} | (
+            {"trace": entry["trace"], "complete": True, "now_s": entry["trace"]["duration_s"]}
             if until is None
-            else {
-                "trace": _cut_trace(entry["trace"], until),
-                "complete": False,
-                "now_s": until,
-            }
+            else {"trace": _cut_trace(entry["trace"], until), "complete": False, "now_s": until}
         )
     pieces = {
         request: {
@@ -60,17 +42,9 @@ def _cut_trace(trace: dict, until: float) -> dict:
         came = request["arrival_s"] is not None and request["arrival_s"] <= until
         tokens = [at for at in request["token_s"] if at <= until]
         done = len(tokens) == len(request["token_s"])
-        stamps = {
-            k: request[k] if request[k] is not None and request[k] <= until else None
-            for k in NOTHING
-        }
+        stamps = {k: request[k] if request[k] is not None and request[k] <= until else None for k in NOTHING}
         requests.append(
-            {
-                **request,
-                **stamps,
-                "arrival_s": request["arrival_s"] if came else None,
-                "token_s": tokens,
-            }
+            {**request, **stamps, "arrival_s": request["arrival_s"] if came else None, "token_s": tokens}
             | {"status": "finished" if done else "unfinished"}
         )
     steps = [step for step in trace["steps"] if step["end_s"] <= until]

@@ -6,12 +6,13 @@ import { SPEEDS } from "./playback.js";
 
 const PLAY = "M4.5 2.5 13 8l-8.500 5.500z";
 const PAUSE = "M4 3h3v10H4zM9.500 3h3v10h-3z";
+const STOP = "M3.500 3.500h9v9h-9z";
 const BACK = "M12.500 3v10L5.500 8zM3 3h1.800v10H3z";
 const FORWARD = "M3.500 3v10l7-5zM11.200 3H13v10h-1.800z";
 const FINE_S = 0.1;
 const COARSE_S = 1;
 
-/** The bar. `act`: what its parts do: toggle, step(±1), speed(x), seek(t), seekBy(seconds), zoom(factor), reset, show("focus" | "whole"). */
+/** The bar. `act`: what its parts do: toggle, rest, step(±1), speed(x), seek(t), seekBy(seconds), zoom(factor), reset, show("focus" | "whole"). */
 export class Controls {
   constructor(words, act) {
     this.words = words;
@@ -20,6 +21,7 @@ export class Controls {
     const button = (name, picture, action, extra = "") =>
       h("button", { type: "button", class: `tl-button ${extra}`, "aria-label": words(name), title: words(name), on: { click: action } }, picture);
     this.play = button("play.play", icon(PLAY), act.toggle, "tl-play");
+    this.stop = button("play.rest", icon(STOP), act.rest);
     this.speed = h(
       "select",
       { class: "tl-select", "aria-label": words("play.speed"), title: words("play.speed"), on: { change: () => act.speed(Number(this.speed.value)) } },
@@ -44,7 +46,7 @@ export class Controls {
     this.element = h(
       "div",
       { class: "tl-controls" },
-      h("div", { class: "tl-group" }, this.play, button("play.back", icon(BACK), () => act.step(-1)), button("play.forward", icon(FORWARD), () => act.step(1))),
+      h("div", { class: "tl-group" }, this.play, this.stop, button("play.back", icon(BACK), () => act.step(-1)), button("play.forward", icon(FORWARD), () => act.step(1))),
       this.speed,
       h("div", { class: "tl-where" }, this.scrub, this.time),
       this.zoom,
@@ -64,6 +66,7 @@ export class Controls {
       this.time.textContent = text;
       this.scrub.setAttribute("aria-valuetext", at === null ? this.words("play.at_rest", { end: numbers.moment(end) }) : numbers.moment(at));
     }
+    this.stop.setAttribute("aria-disabled", String(at === null));
     if (this.playing !== playing) {
       const name = this.words(playing ? "play.pause" : "play.play");
       this.play.replaceChildren(icon(playing ? PAUSE : PLAY));

@@ -35,6 +35,7 @@ export function drawLit(c, scene, n, state, t) {
   const lane = model.lanes[n];
   const place = layout.lanes[n];
   const parts = diagramParts(lane, place, layout);
+  const engines = lane.tracks.filter((track) => track.name === "decode").length;
   queue(c, scene, parts.queue, state.queue, lane.schedule === "chunked");
   parts.cells.forEach((cell, i) => {
     const now = state.tracks[i];
@@ -44,7 +45,9 @@ export function drawLit(c, scene, n, state, t) {
     const category = stalled ? "stall" : now.category;
     plate(c, cell.x + 1.5, cell.y + 1.5, cell.width - 3, cell.height - 3, fills[category]);
     const n = name === "prefill" ? now?.prefill : now?.decode;
-    label(c, scene, cell, stalled ? words("diagram.waiting", { n: state.waiting || "" }) : `${words(`track.${name}`)} · ${numbers.count(n)}`, colors.paper);
+    // How many wait is known of a schedule, not of one engine among several.
+    const waiting = engines > 1 || !state.waiting ? words("category.stall.name") : words("diagram.waiting", { n: state.waiting });
+    label(c, scene, cell, stalled ? waiting : `${words(`track.${name}`)} · ${numbers.count(n)}`, colors.paper);
   });
   const link = lane.tracks.findIndex((track) => track.name === "transfer");
   if (parts.wire && link >= 0 && state.tracks[link]) wire(c, scene, parts.wire, fills.transfer);
@@ -59,6 +62,10 @@ function cellName({ words, layout }, lane, i) {
 
 function label(c, scene, cell, words, ground) {
   const size = cell.width < 76 ? 11 : 12.5;
+  const fits = (label) => measured(c, scene, label, size, 600) < cell.width - 8;
+  // Where there is no room for both, the number says more than the name, which stands at the track.
+  if (!fits(words)) words = words.split(" · ").at(-1);
+  if (!fits(words)) return;
   text(c, scene, words, cell.x + cell.width / 2, cell.y + cell.height / 2, { align: "center", size, weight: ground ? 600 : 500, ground });
 }
 

@@ -28,6 +28,7 @@ const PAPER_PX = 700;
 const GLOW_S = 0.3;
 
 const mounted = new WeakMap();
+let helps = 0;
 
 /** Mount the component; called again with new data it keeps what the reader did. Gives a clean-up. */
 export function mount({ data, parentElement }) {
@@ -171,6 +172,7 @@ class Timeline {
     this.lanes = new Sheet(data.alt);
     this.controls = new Controls(words, {
       toggle: () => this.toggle(),
+      rest: () => this.rest(),
       step: (direction) => this.step(direction),
       speed: (speed) => (this.playback.speed = speed),
       seek: (t) => this.seek(t),
@@ -193,7 +195,11 @@ class Timeline {
       blocks.push(this.texts.element, this.rowsTitle, this.rows.element);
     }
     const coarse = matchMedia("(pointer: coarse)").matches;
-    if (!data.live && !data.compact) blocks.splice(3, 0, h("p", { class: "tl-help" }, words(coarse ? "timeline.help_touch" : "timeline.help")));
+    if (!data.live && !data.compact) {
+      const help = h("p", { class: "tl-help", id: `tl-help-${(helps += 1)}` }, words(coarse ? "timeline.help_touch" : "timeline.help"));
+      this.lanes.canvas.setAttribute("aria-describedby", help.id);
+      blocks.splice(3, 0, help);
+    }
     this.root.replaceChildren(...blocks);
     this.sheets = [this.lanes, this.rows].filter(Boolean);
     this.colors = readColors(this.root);
@@ -287,6 +293,12 @@ class Timeline {
     const { playback, model } = this;
     if (playback.playing) playback.pause();
     else playback.play(this.span[0] < model.end * 0.98 ? Math.max(0, this.span[0]) : 0, model.end);
+    this.draw();
+  }
+
+  /** Back to the whole result. */
+  rest() {
+    this.playback.rest();
     this.draw();
   }
 
@@ -397,6 +409,7 @@ class Timeline {
       "+": () => this.zoom(1 / 1.6),
       "=": () => this.zoom(1 / 1.6),
       "-": () => this.zoom(1.6),
+      Escape: () => this.rest(),
       0: () => this.goTo(this.#homeSpan()),
       Home: () => this.goTo(this.#homeSpan()),
     };

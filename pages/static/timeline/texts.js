@@ -23,7 +23,8 @@ export class Texts {
     this.answers = [];
     this.cards = h("div", { class: "tl-cards" });
     this.pickers = h("div", { class: "tl-pickers" });
-    this.element = h("section", { class: "tl-texts" }, h("div", { class: "tl-heading" }, h("h3", {}, words("play.heading")), this.pickers), this.cards);
+    this.note = h("p", { class: "tl-note" }, words("play.no_pieces"));
+    this.element = h("section", { class: "tl-texts" }, h("div", { class: "tl-heading" }, h("h3", {}, words("play.heading")), this.pickers), this.note, this.cards);
   }
 
   /** Build the cards for the chosen requests; chosen: { chat, long }, each a request id or null. */
@@ -44,6 +45,7 @@ export class Texts {
       }),
     );
     this.element.hidden = !this.answers.length;
+    this.note.hidden = !this.answers.some((answer) => answer.text && !answer.offsets && answer.lane.complete);
     this.fit();
   }
 
@@ -99,7 +101,8 @@ class Answer {
     this.frame = h("div", { class: `tl-answer tl-${role}`, tabindex: 0, role: "region", "aria-label": `${words(`schedule.${lane.schedule}.name`)}: ${row.id}` }, this.paragraph);
     const prompt = texts?.prompt && role === "chat" ? h("p", { class: "tl-prompt", title: texts.prompt }, texts.prompt) : null;
     this.element = h("div", { class: "tl-stream" }, h("div", { class: "tl-who" }, h("b", {}, role === "long" ? words("play.long") : row.id), this.count), prompt, this.frame);
-    if (this.text && !this.offsets && lane.complete) this.element.append(h("p", { class: "tl-note" }, words("play.no_pieces")));
+    // Beside a text that is there from the beginning, waiting is told apart from it.
+    if (!this.offsets) this.count.before(this.wait);
     this.#segments();
   }
 
@@ -147,7 +150,7 @@ class Answer {
     }
     this.end = h("span", { class: "tl-after" });
     const parts = this.segments.flatMap(({ node, mark }) => (mark ? [node, mark] : [node]));
-    this.paragraph.replaceChildren(...(this.first ? [this.first] : []), ...parts, this.caret, this.wait, this.end);
+    this.paragraph.replaceChildren(...(this.first ? [this.first] : []), ...parts, this.caret, ...(this.offsets ? [this.wait] : []), this.end);
     this.wait.hidden = true;
     this.waiting = "";
   }
@@ -168,12 +171,12 @@ class Answer {
       if (segment.mark) segment.mark.hidden = k <= segment.to;
     }
     this.caret.hidden = over || mood === "before" || !this.offsets;
-    if (this.first) this.first.hidden = !(rest || k > 0);
+    if (this.first) this.first.hidden = !(rest || (k > 0 && this.offsets));
     const all = this.row.at.length;
     this.count.textContent = rest || over ? this.#tokens(all) : this.lane.complete ? this.words("play.tokens_of", { k, n: all }) : this.#tokens(k);
     const unsaid = this.offsets ? k - countUntil(this.offsets, this.text.length - 1) - 1 : 0;
     this.end.textContent = over && unsaid > UNSAID_TOKENS ? ` ${this.words("play.after_end", { n: unsaid })}` : "";
-    if (rest) this.frame.scrollTop = 0;
+    if (rest || !this.offsets) this.frame.scrollTop = 0;
     else this.frame.scrollTop = this.frame.scrollHeight;
   }
 
