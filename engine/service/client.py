@@ -137,10 +137,9 @@ class Client:
         "device-unknown", "queue-full", "service-gone".
         """
         self._check(scenario)
-        if not again and not kinds.is_private(scenario):
-            found = self._stored(scenario, hashed(browser))
-            if found:
-                return found
+        found = None if again else self._stored(scenario, hashed(browser))
+        if found:
+            return found
         job_id = new_run_id()
         request = {"do": "submit", "kind": scenario.kind, "scenario": scenario.as_dict(), "again": again}
         self._put({"id": job_id, **request, "wait": wait, "browser": hashed(browser)})

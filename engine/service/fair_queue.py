@@ -66,7 +66,6 @@ class FairQueue:
     def _come_back(self) -> None:
         if self._served in self._jobs and self._served not in self._ring:
             self._ring.append(self._served)
-        self._served = None
 
 
 def check_room(waiting: int, waiting_of_browser: int) -> None:

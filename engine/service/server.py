@@ -180,7 +180,7 @@ class Server:
         if self._store.exists(job.id):
             return job.id
         scenario = self._scenario(job)
-        if job.request.get("again") or kinds.is_private(scenario):
+        if job.request.get("again"):
             return None
         try:
             return self._store.find(scenario.key(), kinds.device_key_here(scenario))

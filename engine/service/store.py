@@ -203,7 +203,7 @@ class Store:
         for run_id, size, pinned in rows:
             if over <= 0:
                 break
-            if pinned or run_id == kept or files.pin_path(self.folder, run_id).exists():
+            if pinned or run_id == kept:
                 continue
             while path := files.path_of(self.folder, run_id):
                 path.unlink(missing_ok=True)

@@ -235,6 +235,33 @@ def test_a_service_that_dies_while_jobs_come_loses_none(service, monkeypatch, tm
     assert client.status(first).active and client.status(second).active
 
 
+def test_a_job_that_was_not_handed_over_yet_is_not_handed_over_twice(service, monkeypatch, tmp_path):
+    """The service dies while a job is being noted: both that job's own page and the restart would send it."""
+    script, taken = tmp_path / "service", tmp_path / "taken"
+    script.write_text(f"#!/bin/sh\nwhile read -r line; do printf '%s\\n' \"$line\" >>{taken}; done\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    first = client.submit(scenario(22))
+    put = service.store.put_job
+
+    def slowly(*arguments, **named):
+        put(*arguments, **named)
+        before = service._link
+        before.process.kill()
+        while service._link in (before, None):
+            time.sleep(0.01)
+
+    monkeypatch.setattr(service.store, "put_job", slowly)
+    second = client.submit(scenario(23))
+    deadline = time.monotonic() + 10
+    while second not in taken.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.1)
+    ids = [json.loads(line)["id"] for line in taken.read_text().splitlines()]
+    assert ids.count(second) == 1 and set(ids) == {first, second}
+
+
 def test_half_a_line_from_a_killed_service_fails_its_job(service, monkeypatch, tmp_path):
     """The mirror used to die of it, and the page showed a running job until the next was submitted."""
     script = tmp_path / "service"

@@ -76,6 +76,16 @@ def test_one_who_comes_while_another_is_served_is_next():
     assert [queue.pop() for _ in range(3)] == ["b1", "a2", "a3"]
 
 
+def test_one_who_was_just_served_comes_after_all_who_wait():
+    """By pressing Run again at once he would be before those who come while his first run is measured."""
+    queue = FairQueue()
+    queue.push("a1", "a")
+    assert queue.pop() == "a1"
+    queue.push("a2", "a")
+    queue.push("b1", "b")
+    assert queue.order() == ["b1", "a2"] == [queue.pop(), queue.pop()]
+
+
 def test_the_queue_is_bounded(monkeypatch):
     """One browser, or a class with a script, must not fill the memory nor the day."""
     queue = FairQueue()

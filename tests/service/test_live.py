@@ -1,5 +1,6 @@
 """A running job as a partial result: the whole trace of what is known, built no oftener than needed."""
 
+import copy
 import threading
 
 import pytest
@@ -118,7 +119,7 @@ def test_nobody_changes_what_another_looks_at(live):
     """Thirty pages look at one view; what comes later must be in the next one only."""
     given(live, "unified", 0, run()[:4])
     view = live.view()
-    steps, pieces = len(view["schedules"]["unified"]["trace"]["steps"]), dict(view["pieces"]["chat-0"])
+    steps, pieces = len(view["schedules"]["unified"]["trace"]["steps"]), copy.deepcopy(view["pieces"]["chat-0"])
     given(live, "unified", 0, run()[4:])
     assert len(view["schedules"]["unified"]["trace"]["steps"]) == steps and view["pieces"]["chat-0"] == pieces
 

@@ -268,6 +268,13 @@ class TestIndex:
         if damage not in ("deleted", "empty"):
             assert (home / "runs" / "runs.db.damaged").exists() and "runs.db.damaged" in capfd.readouterr().err
 
+    def test_only_one_of_two_processes_puts_a_damaged_index_aside(self, store, home):
+        """The second used to be about to put the new one aside, with the rows that the first had just written."""
+        store.save(RESULT)
+        damaged = (1, 1)  # what the second saw; meanwhile another file has its place
+        store._index._put_aside(damaged, None)
+        assert [run.id for run in store.runs()] == [RUN_ID] and not (home / "runs" / "runs.db.damaged").exists()
+
     def test_the_oldest_go_first_but_never_a_pinned_one_nor_the_newest(self, store, home, monkeypatch):
         """A run that a teacher pinned for his lecture must be there in the lecture."""
         monkeypatch.setenv("LAB_STORE_MB", "1")
