@@ -267,7 +267,8 @@ def test_the_two_spans_and_a_zoom_that_moves(opened):
         page.locator(".tl-choice[aria-pressed=true]", has_text=name).wait_for()
     length = 1e-5 * (sent["focus"][1] - sent["focus"][0])
     page.wait_for_function(
-        "n => { const [a, b] = document.querySelector('.tl').labStats.span; return Math.abs(b - a - n) < 1e-6 }", arg=length
+        "n => { const [a, b] = document.querySelector('.tl').labStats.span; return Math.abs(b - a - n) < 1e-6 }",
+        arg=length,
     )
     lengths = page.evaluate(
         """() => new Promise((done) => {
