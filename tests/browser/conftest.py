@@ -114,6 +114,14 @@ class Watched:
         self.page.get_by_text(text).first.wait_for(state="visible", timeout=timeout)
 
 
+    def until(self, expression: str, timeout: float = 60.0) -> None:
+        """Wait until a JavaScript expression is true. (Playwright's own way needs eval, which the page forbids.)"""
+        end = time.monotonic() + timeout
+        while not self.page.evaluate(expression):
+            assert time.monotonic() < end, expression
+            self.page.wait_for_timeout(100)
+
+
 @pytest.fixture
 def visit(browser, server):
     """Open pages: visit(locale=..., width=..., ...) gives a Watched page; at the end it must have nothing to complain of."""
