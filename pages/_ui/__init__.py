@@ -1,1 +1,1 @@
-"""What the pages share: words, palette, figures, tables and the panel that starts a run."""
+"""What the pages share: words, palette, the timeline, charts, tables and the panel that starts a run."""

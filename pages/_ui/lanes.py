@@ -8,7 +8,7 @@ tracks belong to two workers and the transfers lie between them. So the decode
 track of all three schedules means the same thing, and where chats wait for
 their next token it is empty: that hole, hatched, is the stall.
 
-Both the Plotly figure and any other renderer start from :class:`View`.
+The browser's picture (see payload) and the one in words (see alt) both start from :class:`View`.
 """
 
 from __future__ import annotations

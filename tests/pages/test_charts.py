@@ -70,5 +70,15 @@ def test_even_ticks_are_few_and_inside(low, width):
     assert all(low - width * 1e-6 <= t <= low + width * (1 + 1e-6) for t in ticks)
 
 
+@pytest.mark.parametrize("touch", [False, True])
+def test_plotly_accepts_the_figure(touch):
+    """A misspelt property would only show in a browser's console."""
+    import plotly.graph_objects as go
+
+    s = charts.Series("a", (1.0, 2.0), (2.0, 3.0), low=(1.5, 2.5), high=(3.0, 4.0))
+    figure = charts.lines([s], COUNT, SECONDS, DARK, touch=touch, marks=(charts.Mark("at", 1.0), charts.Mark("over", 2.0, "y")))
+    go.Figure(figure)
+
+
 def test_nothing_to_draw_is_an_empty_figure_and_no_error():
     assert charts.lines([], COUNT, SECONDS, LIGHT)["data"] == []
