@@ -27,7 +27,11 @@ const PAPER_PX = 700;
 // How long a transfer stays lit in the diagram, in seconds of the reader's time.
 const GLOW_S = 0.3;
 
+// A page that is made anew, in another language for example, gives back what was left a moment ago.
+const REMEMBERED_MS = 5000;
+
 const mounted = new WeakMap();
+let left = null;
 let helps = 0;
 
 /** Mount the component; called again with new data it keeps what the reader did. Gives a clean-up. */
@@ -36,10 +40,13 @@ export function mount({ data, parentElement }) {
   const key = JSON.stringify(data);
   if (before?.key === key) return before.clean;
   before?.timeline.destroy();
-  const timeline = new Timeline(parentElement, data, before?.timeline);
+  const recent = left && performance.now() - left.at < REMEMBERED_MS && left.timeline.data.compact === data.compact ? left.timeline : null;
+  const timeline = new Timeline(parentElement, data, before?.timeline ?? recent);
   const clean = () => {
-    mounted.get(parentElement)?.timeline.destroy();
+    const gone = mounted.get(parentElement)?.timeline;
+    gone?.destroy();
     mounted.delete(parentElement);
+    if (gone?.model) left = { timeline: gone, at: performance.now() };
   };
   mounted.set(parentElement, { key, timeline, clean });
   return clean;
