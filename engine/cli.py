@@ -157,7 +157,9 @@ def _runs(arguments: argparse.Namespace) -> None:
 
     from engine.service.store import Store
 
-    runs = [asdict(run) for run in Store().runs(limit=max(1, arguments.limit))]
+    store = Store()
+    store.adopt()  # those of an earlier version, too
+    runs = [asdict(run) for run in store.runs(limit=max(1, arguments.limit))]
     if arguments.json:
         print(json.dumps([{name: run[name] for name in run if name != "browser"} for run in runs], indent=2))
         return

@@ -330,6 +330,10 @@ class TestRun:
         (run,) = [run for run in json.loads(inside("runs", "--json")[1]) if run["id"] == run_id]
         assert run["pinned"] is False and run["title"] == "quick" and set(run["summary"]) == {"unified", "chunked", "disaggregated"}
         assert "browser" not in run
+        old = home / "runs" / "a-run-of-the-version-before.json"
+        old.write_text(json.dumps({"run_id": old.stem, "kind": "schedules", "manifest": {}, "schedules": {}}))
+        assert old.stem in inside("runs")[1], "its row is made when it is first asked for"
+        old.unlink()
         assert_one_line(*inside("pin", "AbCdEfGhIjKlMnOpQrStUv"), "AbCdEfGhIjKlMnOpQrStUv")
 
     def test_a_long_prompt_that_is_refused_and_a_model_in_this_folder(self, lab, tmp_path):

@@ -8,7 +8,8 @@ import contextlib
 import os
 import sqlite3
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -88,6 +89,9 @@ class Index:
         self.path = folder / NAME
         self._engine = _engine(self.path, wait_s)
         self._prepared: tuple[int, int] | None = None
+        self._wait_s = wait_s
+        self._writing, self._preparing = threading.Lock(), threading.Lock()
+        self._kept_open: sqlite3.Connection | None = None
 
     def read(self, work: Callable[[Connection], Found]) -> Found:
         """What `work` makes of the database. Raises LabError: "store-busy", "store-unwritable"."""
@@ -95,7 +99,9 @@ class Index:
 
     def write(self, work: Callable[[Connection], Found]) -> Found:
         """The same for `work` that changes it; all of its changes or none. It is called again after a repair."""
-        return self._run(work, "BEGIN IMMEDIATE")
+        # Threads of one process take turns here: for a turn in the database SQLite can only ask again and again.
+        with self._turn(self._writing):
+            return self._run(work, "BEGIN IMMEDIATE")
 
     def _run(self, work: Callable[[Connection], Found], begin: str) -> Found:
         before = _identity(self.path)
@@ -111,29 +117,52 @@ class Index:
             raise self._told(error) from error
 
     def _once(self, work: Callable[[Connection], Found], begin: str) -> Found:
-        if self._prepared is None or self._prepared != _identity(self.path):
-            self._prepare()
+        with self._turn(self._preparing):
+            if self._prepared is None or self._prepared != _identity(self.path):
+                self._prepare()
         with self._engine.connect().execution_options(lab_begin=begin) as connection, connection.begin():
             return work(connection)
 
+    @contextlib.contextmanager
+    def _turn(self, lock: threading.Lock) -> Iterator[None]:
+        if not lock.acquire(timeout=self._wait_s):
+            raise LabError("store-busy", path=str(self.path))
+        try:
+            yield
+        finally:
+            lock.release()
+
     def _prepare(self) -> None:
         """Make what is missing, and look whether the file is whole."""
+        self.close()
         with self._engine.connect().execution_options(lab_begin="BEGIN") as connection:
             verdict = connection.execute(text("PRAGMA quick_check(1)")).scalar()
             if verdict != "ok":
                 raise DatabaseError("quick_check", None, sqlite3.DatabaseError(f"malformed: {verdict}"))
             there = set(connection.execute(text("SELECT name FROM sqlite_master")).scalars())
-        if there >= set(_TABLES.tables):  # no write: somebody may hold the database for one
-            self._prepared = _identity(self.path)
-            return
-        with self._engine.connect().execution_options(lab_begin="BEGIN IMMEDIATE") as connection, connection.begin():
-            _TABLES.create_all(connection)
+        if not there >= set(_TABLES.tables):  # else no write: somebody may hold the database for one
+            with self._engine.connect().execution_options(lab_begin="BEGIN IMMEDIATE") as made, made.begin():
+                _TABLES.create_all(made)
+        self._keep_open()
         self._prepared = _identity(self.path)
+
+    def _keep_open(self) -> None:
+        """An idle connection: whenever the last one closes, the log is written back, which costs some disk flushes."""
+        with contextlib.suppress(sqlite3.Error):  # it only saves time
+            self._kept_open = sqlite3.connect(self.path, check_same_thread=False)
+            self._kept_open.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def close(self) -> None:
+        """Let go of the database; the next transaction opens it again."""
+        kept, self._kept_open, self._prepared = self._kept_open, None, None
+        if kept:
+            kept.close()
 
     def _put_aside(self, damaged: tuple[int, int] | None, error: DatabaseError) -> None:
         with FileLock(locks_dir() / "store.lock"):
             if _identity(self.path) != damaged:
                 return  # another process was quicker
+            self.close()
             kept = self.path.with_name(f"{self.path.name}.damaged")
             for ending in ("", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
@@ -174,4 +203,4 @@ def _identity(path: Path) -> tuple[int, int] | None:
         found = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return (found.st_dev, found.st_ino) if found.st_size else None

@@ -395,6 +395,7 @@ class TestLocked:
         store.save(RESULT)
         monkeypatch.setattr(client, "_client", made := client.Client())
         monkeypatch.setattr(made, "_kept_store", store)
+        store._index.close()
         with held(home / "runs" / "runs.db", "PRAGMA locking_mode=EXCLUSIVE", "BEGIN EXCLUSIVE", "CREATE TABLE x (y)", "COMMIT"):
             for ask in (lambda: client.runs("b"), lambda: client.status("x" * 22), store.waiting_apps):
                 with pytest.raises(LabError) as caught:
