@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 
 from engine.service import client
 from pages._ui.routes import ROUTES
-from pages._ui.web import BrowserName, OwnOrigin, PageShell, SecurityHeaders, StaticGzip
+from pages._ui.web import BrowserName, OwnOrigin, PageShell, SecurityHeaders, StaticGzip, VersionedStatic
 
 
 @asynccontextmanager
@@ -27,5 +27,5 @@ app = st.App(
     "pages/router.py",
     lifespan=lifespan,
     routes=ROUTES,
-    middleware=[Middleware(m) for m in (OwnOrigin, SecurityHeaders, StaticGzip, BrowserName, PageShell)],
+    middleware=[Middleware(m) for m in (OwnOrigin, SecurityHeaders, VersionedStatic, StaticGzip, BrowserName, PageShell)],
 )

@@ -13,7 +13,7 @@ The browser's picture (see payload) and the one in words (see alt) both start fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engine.measure import metrics
 from pages._ui.palette import SCHEDULES
@@ -117,33 +117,6 @@ def _focus(lanes: tuple[Lane, ...], end: float) -> Span | None:
     margin = (last - begin) * FOCUS_MARGIN
     window = (max(0.0, begin - margin), min(end, last + margin))
     return window if window[1] - window[0] < end * 0.8 else None
-
-
-def clip(view: View, span: Span) -> View:
-    """The part of a view that can be seen between two times: less to send, the same to look at."""
-
-    def seen(bars: tuple[Bar, ...]) -> tuple[Bar, ...]:
-        return tuple(b for b in bars if b.end_s >= span[0] and b.begin_s <= span[1])
-
-    def cut(lane: Lane) -> Lane:
-        return replace(
-            lane,
-            tracks=tuple(replace(t, bars=seen(t.bars)) for t in lane.tracks),
-            rows=tuple(
-                replace(r, bars=seen(r.bars), token_s=tuple(t for t in r.token_s if span[0] <= t <= span[1]))
-                for r in lane.rows
-            ),
-            kv=tuple(_clip_kv(series, span) for series in lane.kv),
-        )
-
-    return replace(view, lanes=tuple(cut(lane) for lane in view.lanes), span=span)
-
-
-def _clip_kv(series: KvSeries, span: Span) -> KvSeries:
-    # The last change before the span is what was in use when it began.
-    first = max((i for i, at in enumerate(series.at_s) if at < span[0]), default=0)
-    last = next((i for i, at in enumerate(series.at_s) if at > span[1]), len(series.at_s))
-    return replace(series, at_s=series.at_s[first:last], used_bytes=series.used_bytes[first:last])
 
 
 def _lane(schedule: str, entry: dict, bytes_per_token: float) -> Lane:

@@ -1,9 +1,9 @@
 """The colours and patterns of everything a timeline can show, by day and by night.
 
-Each category has a colour *and* a pattern, so that a picture also reads in
-greyscale, in print and for colour-blind readers. A test computes the distances
-between the colours as people with protanopia, deuteranopia and tritanopia see
-them, and the contrast with the background. Pure data, no streamlit.
+The style sheet has the same colours (a test holds that) and adds a pattern to
+each, so that a picture also reads in greyscale and in print. A test computes the
+distances between the colours as people with protanopia, deuteranopia and
+tritanopia see them, and the contrast with the background. Pure data, no streamlit.
 """
 
 from __future__ import annotations
@@ -17,13 +17,10 @@ MODES = ("light", "dark")
 
 @dataclass(frozen=True)
 class Swatch:
-    """How one category is drawn. ``shape`` is a Plotly fill pattern, "" for a plain surface."""
+    """The colours of one category: its surface, and the lines of its pattern."""
 
     color: str
-    ink: str  # the pattern's lines
-    shape: str
-    size: int = 6
-    solidity: float = 0.3
+    ink: str
 
 
 @dataclass(frozen=True)
@@ -49,12 +46,12 @@ LIGHT = Palette(
     grid="#e2ddd2",
     accent="#1d5c68",
     categories={
-        "prefill": Swatch("#3d39c4", "#8f90ea", "/", 7, 0.2),
-        "chunk": Swatch("#4492dc", "#cfe3f8", "|", 6, 0.25),
-        "decode": Swatch("#1f8071", "#1f8071", ""),
-        "mixed": Swatch("#c77b05", "#f9e2b4", "-", 6, 0.3),
-        "transfer": Swatch("#822e82", "#dba9dc", ".", 5, 0.4),
-        "stall": Swatch("#fdf0ee", "#c03929", "\\", 8, 0.22),
+        "prefill": Swatch("#3d39c4", "#8f90ea"),
+        "chunk": Swatch("#4492dc", "#cfe3f8"),
+        "decode": Swatch("#1f8071", "#1f8071"),
+        "mixed": Swatch("#c77b05", "#f9e2b4"),
+        "transfer": Swatch("#822e82", "#dba9dc"),
+        "stall": Swatch("#fdf0ee", "#c03929"),
     },
 )
 
@@ -67,12 +64,12 @@ DARK = Palette(
     grid="#2a333f",
     accent="#7cc4cf",
     categories={
-        "prefill": Swatch("#6578fe", "#2d34a8", "/", 7, 0.2),
-        "chunk": Swatch("#b3d0f9", "#4d7fbd", "|", 6, 0.25),
-        "decode": Swatch("#35cea9", "#35cea9", ""),
-        "mixed": Swatch("#f0b23e", "#8a5a06", "-", 6, 0.3),
-        "transfer": Swatch("#be8bda", "#5d2c78", ".", 5, 0.4),
-        "stall": Swatch("#2b1a1b", "#f16f55", "\\", 8, 0.22),
+        "prefill": Swatch("#6578fe", "#2d34a8"),
+        "chunk": Swatch("#b3d0f9", "#4d7fbd"),
+        "decode": Swatch("#35cea9", "#35cea9"),
+        "mixed": Swatch("#f0b23e", "#8a5a06"),
+        "transfer": Swatch("#be8bda", "#5d2c78"),
+        "stall": Swatch("#2b1a1b", "#f16f55"),
     },
 )
 

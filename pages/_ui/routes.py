@@ -39,15 +39,15 @@ def timeline(request: Request) -> Response:
 def live(request: Request) -> Response:
     """What is known by now of a run under way; lanes named in ``have`` are complete at the browser and left out."""
     job = request.path_params["job"]
-    have = set(request.query_params.get("have", "").split(","))
+    have = request.query_params.get("have", "").split(",")
     try:
         status, found = client.status(job), client.live(job)
     except LabError as error:
         return _failed(error)
-    shown = {"lanes": [], "span": [0, 0], "focus": None}
+    shown: dict = {"lanes": [], "texts": {}, "planned": []}
     if found is not None:
-        shown = payload.timeline(found)
-        shown["lanes"] = [lane for lane in shown["lanes"] if lane["schedule"] not in have or not lane.get("complete")]
+        new = {name: lane for name, lane in found["schedules"].items() if not (lane["complete"] and name in have)}
+        shown = payload.timeline({**found, "schedules": new})
     shown |= {"live": True, "state": status.state, "version": found["version"] if found else 0}
     return _json(request, gzip.compress(_dump(shown), 1), NEVER)
 

@@ -67,7 +67,7 @@ def version() -> str:
 def _script(version: str) -> str:
     # A component's code runs as a blob, which has no address of its own: the page's address leads to the file.
     return f"""
-const code = import(new URL("./app/static/timeline/main.js?v={version}", document.baseURI));
+const code = import(new URL("./app/static/timeline@{version}/main.js", document.baseURI));
 export default async function (component) {{
   const {{ mount }} = await code;
   return mount(component);

@@ -1,5 +1,5 @@
 """ASGI middleware around Streamlit: own origin only, a name for each browser, the page shell, security headers,
-compressed static files.
+static files compressed and kept.
 
 Small classes, each with one job.
 """
@@ -198,6 +198,30 @@ def content_security_policy() -> str:
             "frame-ancestors 'self'",
         )
     )
+
+
+class VersionedStatic:
+    """Serves ``/app/static/NAME@VERSION/...`` as ``/app/static/NAME/...``, to be kept for ever: modules that import each
+    other are then all of one version, and a browser that has them asks no more."""
+
+    VERSIONED = re.compile(r"(/app/static/[a-z]+)@[0-9a-f]{8}(/.+)")
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        found = self.VERSIONED.fullmatch(scope["path"]) if scope["type"] == "http" else None
+        if not found:
+            return await self.app(scope, receive, send)
+
+        async def kept(message):
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                headers = [(k, v) for k, v in message["headers"] if k.lower() != b"cache-control"]
+                message = {**message, "headers": [*headers, (b"cache-control", b"public, max-age=31536000, immutable")]}
+            await send(message)
+
+        path = "".join(found.groups())
+        await self.app({**scope, "path": path, "raw_path": path.encode()}, receive, kept)
 
 
 class StaticGzip:

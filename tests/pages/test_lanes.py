@@ -69,16 +69,6 @@ def test_focus_is_around_the_long_prompt_and_inside_the_run(view):
     assert lanes.view(small.result(long=False)).focus is None
 
 
-def test_a_clipped_view_keeps_what_can_be_seen_and_what_was_in_use_before(view):
-    part = lanes.clip(view, (1.0, 1.55))
-    unified = lane(part, "unified")
-    assert [(b.begin_s, b.end_s) for b in bars(unified, "prefill", "prefill")] == [(0.5, 1.5)]  # reaches into it
-    assert [t for row in unified.rows for t in row.token_s] == [1.5]
-    (kept,), (whole,) = unified.kv, lane(view, "unified").kv
-    assert kept.at_s[0] < 1.0 <= kept.at_s[1] and kept.peak_bytes == whole.peak_bytes
-    assert part.span == (1.0, 1.55) and part.focus == view.focus
-
-
 def test_kv_in_bytes(view):
     (series,) = lane(view, "unified").kv
     assert series.used_bytes[0] == 10 * small.KV_BYTES_PER_TOKEN and series.capacity_bytes == small.CAPACITY

@@ -102,6 +102,20 @@ def test_static_files_are_compressed_once_and_only_for_who_can_read_it():
     assert get(app, "/app/static/pretendard/1.woff2", {"accept-encoding": "gzip"})[2] == body
 
 
+def test_versioned_files_are_kept_for_ever_and_others_are_not():
+    asked = []
+
+    async def app(scope, receive, send):
+        asked.append(scope["path"])
+        await serving(b"x" * 2000, "text/javascript")(scope, receive, send)
+
+    versioned = web.VersionedStatic(app)
+    assert "immutable" in get(versioned, "/app/static/timeline@0123abcd/main.js")[1]["cache-control"]
+    assert "cache-control" not in get(versioned, "/app/static/timeline/main.js")[1]
+    assert "cache-control" not in get(versioned, "/app/static/timeline@../../x/main.js")[1]
+    assert asked == ["/app/static/timeline/main.js", "/app/static/timeline/main.js", "/app/static/timeline@../../x/main.js"]
+
+
 def test_what_is_small_or_missing_is_not_kept():
     app = web.StaticGzip(serving(b"tiny", "text/css"))
     assert get(app, "/static/x.css", {"accept-encoding": "gzip"})[2] == b"tiny"
