@@ -2,8 +2,8 @@
 
     chunk-sweep   per chunk size: what the long prompt waits and takes, what the chats feel, and the prompt alone in those
                   chunks, so that the cost of sharing steps with decodes is told apart from that of cutting the work
-    backlog       per prompt length: the load that the arrivals are (prefill seconds of one prompt / spacing), how long
-                  each prompt waits, and how fast the wait grows, beside what theory says: spacing x (load - 1) above 1
+    backlog       per prompt length: the load that the arrivals are (prefill seconds of one prompt / spacing / engines),
+                  how long each prompt waits, and how fast the wait grows, beside what theory says: spacing x (load - 1)
 
 The points are measured in another order in every repeat, so that a machine that becomes slower is not taken for an effect.
 """
@@ -27,6 +27,7 @@ from engine.experiments.measuring import (
 from engine.experiments.plan import Plan, check_fits, plan_for, set_up
 from engine.experiments.scenarios import new_run_id
 from engine.experiments.sweep_scenarios import CHUNK_SWEEP, WHOLE, SweepScenario
+from engine.formulas.flops import highest_rate_per_s, load, wait_growth_s
 from engine.measure.metrics import median_of, summarize, ttft_s
 from engine.measure.trace import build_trace
 from engine.serving.cluster import Cluster
@@ -188,6 +189,7 @@ def _measure_backlog(plan: Plan, bench: Measuring, value: int, see) -> dict:
     waits = [request["prefill_begin_s"] - request["arrival_s"] for request in requests]
     slope = linear_regression(range(len(waits)), waits).slope
     return {
+        "servers": len(plan.workers(_schedule(plan))),
         "alone_s": alone_s,
         "served_s": median(request["prefill_end_s"] - request["prefill_begin_s"] for request in requests),
         "ttft_s": [ttft_s(request) for request in requests],
@@ -214,7 +216,7 @@ def _backlog_points(scenario: SweepScenario, runs: dict[int, list[dict]]) -> lis
     for value, repeats in runs.items():
         (group,) = scenario.point(value).groups
         alone_s = median(run["alone_s"] for run in repeats)
-        load = alone_s / group.spacing_s
+        servers = repeats[0]["servers"]
         slope = median(run["wait_slope_s"] for run in repeats)
         ranked = sorted(repeats, key=lambda run: run["wait_slope_s"])
         points.append(
@@ -225,12 +227,13 @@ def _backlog_points(scenario: SweepScenario, runs: dict[int, list[dict]]) -> lis
                 "spacing_s": group.spacing_s,
                 "alone_s": round(alone_s, 6),
                 "served_s": round(median(run["served_s"] for run in repeats), 6),
-                "capacity_prompts_per_s": round(1 / alone_s, 4),
-                "load": round(load, 4),
+                "servers": servers,
+                "capacity_prompts_per_s": round(highest_rate_per_s(alone_s, servers=servers), 4),
+                "load": round(load(1 / group.spacing_s, alone_s, servers=servers), 4),
                 "ttft_s": _medians([run["ttft_s"] for run in repeats]),
                 "wait_s": _medians([run["wait_s"] for run in repeats]),
                 "wait_slope_s": round(slope, 6),
-                "theory_slope_s": round(group.spacing_s * max(0.0, load - 1), 6),
+                "theory_slope_s": round(wait_growth_s(group.spacing_s, alone_s, servers=servers), 6),
                 "grows": slope > GROWS_ABOVE * group.spacing_s,
                 "queue": ranked[(len(ranked) - 1) // 2]["queue"],
                 "spread": {

@@ -13,6 +13,7 @@ from engine.experiments.sweeps import run_sweep
 from engine.lock import device_lock
 from engine.measure import disturbance
 from engine.serving.cluster import Cancelled
+from engine.serving.deployment import cuda_deployment
 from tests.experiments.simulated import Simulated
 
 TINY = {"model": "random-tiny", "text": "korean", "kv_bytes": 1 << 20, "device": "cpu", "dtype": "float32"}
@@ -35,7 +36,7 @@ class OneServer:
     SECONDS_PER_TOKEN = 0.001
 
     def __init__(self):
-        self.facts = {"engine-0": {"clock_offset_ns": 0}}
+        self.facts = {name: {"clock_offset_ns": 0} for name in ("engine-0", "engine-1")}
 
     def start(self, groups, *, cancelled):
         assert groups == {"engine"}
@@ -158,6 +159,16 @@ def test_the_wait_grows_as_theory_says_where_the_load_is_above_one():
         assert point["grows"] is (load > 1)
         assert point["wait_s"] == pytest.approx([k * point["theory_slope_s"] for k in range(6)], abs=1e-5)
         assert point["ttft_s"] == pytest.approx([wait + value / 1000 for wait in point["wait_s"]], abs=1e-5)
+
+
+def test_two_engines_carry_twice_the_load(monkeypatch):
+    """On two GPUs the unified schedule has two replicas: counted as one, the wall would be drawn at half of where it is."""
+    monkeypatch.setattr(
+        "engine.experiments.plan.cpu_deployment", lambda model, dtype, cores: cuda_deployment(model, dtype, num_gpus=2)
+    )
+    two, one = by_value(run(BACKLOG, OneServer()))[200], by_value(run(BACKLOG, OneServer()))[100]
+    assert two["servers"] == 2 and two["load"] == pytest.approx(1.0) and one["load"] == pytest.approx(0.5)
+    assert two["capacity_prompts_per_s"] == pytest.approx(10.0) and two["theory_slope_s"] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_queue_over_time():
