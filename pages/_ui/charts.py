@@ -17,6 +17,7 @@ from pages._ui.palette import Palette
 FONT = "Pretendard, sans-serif"
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star-triangle-up")
+LABEL_PX = 17
 # Zooming is a drag, and a double click goes back; a bar of buttons would cover the figure.
 CONFIG = {"displayModeBar": False, "responsive": True}
 
@@ -37,10 +38,12 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """``show`` turns a value into text with its unit; ``at``: the values that get a tick (on a log axis 1-2-5 by default)."""
+    """``show`` turns a value into text with its unit, ``tick`` (else ``show``) does so for the axis; ``at``: the values
+    that get a tick (on a log axis 1-2-5 by default)."""
 
     title: str
     show: Callable[[float], str] = fmt.count
+    tick: Callable[[float], str] | None = None
     log: bool = False
     at: tuple[float, ...] | None = None
     low: float | None = None
@@ -139,7 +142,7 @@ def _axis(axis: Axis, values: list[float], colors: Palette) -> dict:
         "type": "log" if axis.log else "linear",
         "range": shown,
         "tickvals": list(ticks),
-        "ticktext": [axis.show(v) for v in ticks],
+        "ticktext": [(axis.tick or axis.show)(v) for v in ticks],
         "title": {"text": axis.title, "font": {"size": 12, "color": colors.muted}, "standoff": 8},
         "tickfont": {"size": 11, "color": colors.muted},
         "gridcolor": colors.grid,
@@ -172,6 +175,8 @@ def even_ticks(low: float, high: float, most: int = 6) -> tuple[float, ...]:
 def _draw_mark(layout: dict, mark: Mark, axis: Axis, colors: Palette) -> None:
     at = math.log10(mark.at) if axis.log else mark.at
     upright = mark.across == "x"
+    low, high = layout["xaxis"]["range"]
+    late = upright and at > low + (high - low) * 0.7  # no room for the word to the right
     line = {"type": "line", "line": {"color": colors.muted, "width": 1.4, "dash": "dash"}}
     ends = (
         {"xref": "x", "x0": mark.at, "x1": mark.at, "yref": "paper", "y0": 0, "y1": 1}
@@ -186,9 +191,9 @@ def _draw_mark(layout: dict, mark: Mark, axis: Axis, colors: Palette) -> None:
             "showarrow": False,
             "font": {"size": 12, "color": colors.muted},
             "bgcolor": colors.paper,
-            "xanchor": "left",
+            "xanchor": "right" if late else "left",
             "yanchor": "top" if upright else "bottom",
-            "xshift": 5 if upright else 0,
+            "xshift": (-5 if late else 5) if upright else 0,
             **place,
         }
     )
@@ -202,17 +207,18 @@ def _end_labels(series: list[Series], x: Axis, y: Axis, height: int, colors: Pal
 
     values = [scaled(v) for s in series for v in s.y]
     span = (max(values, default=1.0) - min(values, default=0.0)) or 1.0
-    least = span * 17 / (height - 70)
+    pixels = (height - 70) / span
     found, last = [], -math.inf
     for s in sorted(series, key=lambda s: scaled(s.y[-1])):
-        at = max(scaled(s.y[-1]), last + least)
+        own = scaled(s.y[-1])
+        at = max(own, last + LABEL_PX / pixels)
         last = at
-        right = math.log10(s.x[-1]) if x.log else s.x[-1]
         found.append(
             {
                 "text": s.name,
-                "x": right,
-                "y": at,
+                "x": math.log10(s.x[-1]) if x.log else s.x[-1],
+                "y": own,
+                "yshift": round((at - own) * pixels),  # a place beyond the axis would not be drawn at all
                 "xref": "x",
                 "yref": "y",
                 "xanchor": "left",

@@ -19,7 +19,15 @@ def seconds(value: float | None) -> str:
         return f"{value * 1e3:.1f} ms"
     if value < 0.9995:
         return f"{value * 1e3:.0f} ms"
-    return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+    if value < 9.995:
+        return f"{value:.2f} s"
+    return f"{value:.1f} s" if value < 99.95 else f"{value:,.0f} s"
+
+
+def tick(value: float) -> str:
+    """Seconds on an axis, without zeros that say nothing: ``0.2`` -> ``200 ms``; ``1.0`` -> ``1 s``; ``2.5`` -> ``2.5 s``."""
+    number, unit = seconds(value).split(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def duration(value: float | None) -> str:

@@ -125,7 +125,7 @@ def offer(needs: list[tuple[str, bool]], words: Words, key: str = "") -> bool:
         failed(status.error, words)
     if wanted:
         try:
-            st.session_state[f"fetch-{missing}"] = client.fetch(missing)
+            st.session_state[f"fetch-{missing}"] = client.fetch(missing, browser=session.browser())
         except LabError as error:
             failed(error, words)
         else:
@@ -141,7 +141,7 @@ def _watch_fetch(job: str, words: Words, key: str) -> None:
             st.rerun()
         st.progress(min(max(status.done, 0.0), 1.0), text=words("run.fetching"))
         if st.button(words("run.cancel"), key=f"cancel-{job}{key}"):
-            client.cancel(job)
+            client.cancel(job, browser=session.browser())
 
     progress()
 

@@ -39,7 +39,7 @@ def figure(result: dict, words: Words, colors: Palette, touch: bool) -> dict | N
         return None
     return charts.lines(
         series,
-        charts.Axis(words("gaps.x"), fmt.seconds, log=True),
+        charts.Axis(words("gaps.x"), fmt.seconds, fmt.tick, log=True),
         charts.Axis(words("gaps.y"), _share, log=True, at=(1.0, 0.1, 0.01, 0.001, 0.0001)),
         colors,
         touch=touch,

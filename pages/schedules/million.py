@@ -109,7 +109,7 @@ def _figure(model, device, tokens: int, count: int, share: float, words: Words, 
     return charts.lines(
         series,
         charts.Axis(words("million.x"), fmt.count, log=True, at=x[1::2]),
-        charts.Axis(words("million.y"), fmt.seconds, log=True),
+        charts.Axis(words("million.y"), fmt.seconds, fmt.tick, log=True),
         colors,
         touch=touch,
         marks=(charts.Mark(fmt.count(tokens), float(tokens)),),

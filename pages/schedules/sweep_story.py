@@ -53,7 +53,7 @@ def _chunks(points: list[dict], words: Words, colors: Palette, touch: bool) -> S
     ]
     marks = (charts.Mark(words("chunks.whole_mark", ttft=fmt.seconds(whole["metrics"]["ttft_s"])), whole["metrics"]["ttft_s"], "y"),) if whole else ()
     figure = charts.lines(
-        series, charts.Axis(words("chunks.x"), fmt.count, log=True, at=x), charts.Axis(words("chunks.y"), fmt.seconds, log=True), colors,
+        series, charts.Axis(words("chunks.x"), fmt.count, log=True, at=x), charts.Axis(words("chunks.y"), fmt.seconds, fmt.tick, log=True), colors,
         touch=touch, height=400, marks=marks,
     )  # fmt: skip
     head = [words(f"chunks.{k}") for k in ("x", "n", "ttft", "gap", "alone", "sharing", "rate")]
@@ -121,7 +121,7 @@ def _backlog(points: list[dict], words: Words, colors: Palette, touch: bool) -> 
     figure = charts.lines(
         series,
         charts.Axis(words("backlog.x"), fmt.count, at=tuple(float(n) for n in range(1, arrivals + 1)), low=1.0),
-        charts.Axis(words("backlog.y"), fmt.seconds),
+        charts.Axis(words("backlog.y"), fmt.seconds, fmt.tick),
         colors,
         touch=touch,
         height=400,

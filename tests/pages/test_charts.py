@@ -25,11 +25,14 @@ def test_lines_differ_in_colour_dash_and_marker(colors):
         assert len({look(t) for t in data}) == 5
 
 
-def test_end_labels_of_close_lines_are_moved_apart():
+def test_end_labels_of_close_lines_are_moved_apart_and_stay_within_the_axis():
     figure = charts.lines(series(4), COUNT, SECONDS, LIGHT, height=340)
-    ys = sorted(a["y"] for a in figure["layout"]["annotations"])
-    span = math.log10(0.4 * 1.003) - math.log10(0.1)
-    assert all(b - a >= span * 15 / 270 for a, b in zip(ys, ys[1:]))
+    labels = figure["layout"]["annotations"]
+    pixels = 270 / (math.log10(0.4 * 1.003) - math.log10(0.1))
+    places = sorted(a["y"] * pixels + a["yshift"] for a in labels)
+    assert all(b - a >= charts.LABEL_PX - 1 for a, b in zip(places, places[1:]))
+    low, high = figure["layout"]["yaxis"]["range"]
+    assert all(low <= a["y"] <= high for a in labels)
 
 
 def test_a_phone_gets_a_legend_instead_of_end_labels_and_leaves_dragging_to_the_page():
