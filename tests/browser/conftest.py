@@ -35,26 +35,43 @@ READY = "[data-testid=stApp][data-test-connection-state=CONNECTED][data-test-scr
 SEARCHED = ("_stcore/health", "_stcore/host-config")
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """The app as `streamlit run app.py` starts it; gives its address."""
-    home = tmp_path_factory.mktemp("home")
-    for shared in ("models", "texts", "locks"):
-        (data_dir() / shared).mkdir(exist_ok=True)
-        (home / shared).symlink_to(data_dir() / shared)
+class App:
+    """The app as `streamlit run app.py` starts it, with a data folder of its own."""
+
+    def __init__(self, home: Path, port: int | None = None) -> None:
+        self.home, self.port = home, port or _free_port()
+        self.address = f"http://localhost:{self.port}"
+        for shared in ("models", "texts", "locks"):
+            (data_dir() / shared).mkdir(exist_ok=True)
+            if not (home / shared).exists():
+                (home / shared).symlink_to(data_dir() / shared)
+        command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(self.port)]
+        command += ["--server.headless", "true", "--browser.serverAddress", "localhost"]
+        with open(home / "server.log", "a") as log:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env={**os.environ, "LAB_HOME": str(home)}, stdout=log, stderr=log
+            )
+        _wait_until_healthy(self.process, self.port, home / "server.log")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+
+def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
-    command += ["--server.headless", "true", "--browser.serverAddress", "localhost"]
-    with open(home / "server.log", "w") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "LAB_HOME": str(home)}, stdout=log, stderr=log)
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """One app for all tests that leave it whole; gives its address."""
+    app = App(tmp_path_factory.mktemp("home"))
     try:
-        _wait_until_healthy(process, port, home / "server.log")
-        yield f"http://localhost:{port}"
+        yield app.address
     finally:
-        process.terminate()
-        process.wait(timeout=20)
+        app.stop()
 
 
 def _wait_until_healthy(process, port: int, log: Path) -> None:
@@ -127,10 +144,10 @@ def visit(browser, server):
     """Open pages: visit(locale=..., width=..., ...) gives a Watched page; at the end it must have nothing to complain of."""
     contexts, seen = [], []
 
-    def new(*, locale: str = "en-US", width: int = 1440, height: int = 900, **options) -> Watched:
+    def new(*, locale: str = "en-US", width: int = 1440, height: int = 900, address: str = server, **options) -> Watched:
         context = browser.new_context(locale=locale, viewport={"width": width, "height": height}, **options)
         contexts.append(context)
-        seen.append(Watched(context.new_page(), server))
+        seen.append(Watched(context.new_page(), address))
         return seen[-1]
 
     yield new
