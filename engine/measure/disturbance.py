@@ -21,11 +21,11 @@ import psutil
 from engine.measure.device import siblings
 
 # Chosen from the quick workload on two cores, beside a process that computes this share of the time:
-#   none        waited up to 0.012, others up to 0.015
+#   none        waited up to 0.012 (0.056 once, in a run of short bursts), others up to 0.015
 #   one tenth   waited 0.03 to 0.05, others up to 0.03: the metrics are within their usual spread
 #   half        waited 0.14 to 0.26, others 0.15 to 0.17: a prefill takes a quarter longer and more
 #   all         waited 0.20 to 0.35, others 0.35 to 0.49
-LIMITS = {"waited_share": 0.05, "others_cpu_share": 0.10}
+LIMITS = {"waited_share": 0.08, "others_cpu_share": 0.10}
 SHORTEST_S = 0.5  # CPU times come in hundredths of a second: less than this tells nothing
 _BUSY_FIELDS = ("user", "nice", "system", "irq", "softirq", "steal")  # guest time is in user already
 
