@@ -26,6 +26,8 @@ from engine.measure.device import siblings
 #   half        waited 0.14 to 0.26, others 0.15 to 0.17: a prefill takes a quarter longer and more
 #   all         waited 0.20 to 0.35, others 0.35 to 0.49
 LIMITS = {"waited_share": 0.08, "others_cpu_share": 0.10}
+# Workers that mostly idle also wait for our own coordinator. Where nobody else had this share of the cores, it was we.
+_SOMEBODY = 0.04
 SHORTEST_S = 0.5  # CPU times come in hundredths of a second: less than this tells nothing
 _BUSY_FIELDS = ("user", "nice", "system", "irq", "softirq", "steal")  # guest time is in user already
 
@@ -68,9 +70,11 @@ def judge(begin: Sample, end: Sample) -> dict:
 
 
 def verdict(waited_share: float | None, others_cpu_share: float | None) -> dict:
-    """Disturbed if either share is above its limit."""
+    """Disturbed if either share is above its limit; waiting counts only if somebody else may have been the reason."""
     shares = {"waited_share": waited_share, "others_cpu_share": others_cpu_share}
     known = [share > LIMITS[name] for name, share in shares.items() if share is not None]
+    if others_cpu_share is not None and others_cpu_share < _SOMEBODY:
+        known = [False]
     rounded = {name: None if share is None else round(share, 4) for name, share in shares.items()}
     return {"disturbed": any(known) if known else None, **rounded}
 
@@ -82,7 +86,8 @@ def overall(by_schedule: dict[str, list[dict]]) -> dict:
         name: max((run[name] for run in runs if run[name] is not None), default=None)
         for name in ("waited_share", "others_cpu_share")
     }
-    return {**verdict(**worst), "limit": dict(LIMITS), "schedules": by_schedule}
+    judged = [run["disturbed"] for run in runs if run["disturbed"] is not None]
+    return {**worst, "disturbed": any(judged) if judged else None, "limit": dict(LIMITS), "schedules": by_schedule}
 
 
 def watched_cores(cores: Iterable[int]) -> set[int]:

@@ -39,14 +39,16 @@ class Status:
     """Where a job is.
 
     state: queued, running, done, failed, cancelled or unknown; place: jobs ahead of it; expected_s: about how long
-    until it starts (queued) or ends (running), None if nothing is known; phase, and done of it from 0 to 1; error: code,
-    facts and English message; result_id: the run whose result it is, once done; answered: from the store, without
-    measuring; own: whether the browser that asks may cancel it (it submitted it, or nobody in particular did).
+    until it starts (queued) or ends (running), None if nothing is known; elapsed_s: how long it has been running;
+    phase, and done of it from 0 to 1; error: code, facts and English message; result_id: the run whose result it is,
+    once done; answered: from the store, without measuring; own: whether the browser that asks may cancel it (it
+    submitted it, or nobody in particular did).
     """
 
     state: str
     place: int | None = None
     expected_s: float | None = None
+    elapsed_s: float | None = None
     phase: str | None = None
     done: float = 0.0
     facts: dict = field(default_factory=dict)
@@ -165,7 +167,9 @@ class Client:
         with self._lock:
             job = self._jobs.get(job_id)
             if job is not None:
-                return replace(job.status, expected_s=self._expected_s(job), own=_owns(browser, job.browser))
+                elapsed_s = time.monotonic() - job.begun if job.status.state == "running" else None
+                known = {"expected_s": self._expected_s(job), "elapsed_s": elapsed_s}
+                return replace(job.status, **known, own=_owns(browser, job.browser))
         if files.RUN_ID.fullmatch(job_id) is None:
             return Status("unknown")
         return self._remembered(job_id, browser)

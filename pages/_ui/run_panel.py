@@ -7,7 +7,6 @@ runs again while a run is under way.
 
 from __future__ import annotations
 
-import time
 from html import escape
 
 import streamlit as st
@@ -81,7 +80,6 @@ def watch(run: str, words: Words, phases: tuple[str, ...]) -> None:
 
     phases: those this kind of run goes through, in order.
     """
-    since = st.session_state.setdefault(f"since-{run}", time.monotonic())
     own = client.status(run, browser=session.browser()).own
 
     @st.fragment(run_every=POLL_S if own else WATCH_S)
@@ -95,7 +93,7 @@ def watch(run: str, words: Words, phases: tuple[str, ...]) -> None:
             st.rerun()
         st.html(_steps(status, words, phases))
         with st.container(horizontal=True, vertical_alignment="bottom", key=f"lab-progress-{run[:6]}"):
-            text = " · ".join([_doing(status, words), *_times(status, time.monotonic() - since, words)])
+            text = " · ".join([_doing(status, words), *_times(status, words)])
             st.progress(min(max(status.done, 0.0), 1.0), text=text, width="stretch")
             if status.own and st.button(words("run.cancel"), key=f"cancel-{run}"):
                 client.cancel(run, browser=session.browser())
@@ -152,20 +150,25 @@ def _doing(status: client.Status, words: Words) -> str:
         return words("run.queued", ahead=status.place) if status.place else words("phase.queued")
     facts = status.facts or {}
     text = words(f"phase.{status.phase}", **facts) if status.phase else ""
-    if status.phase == "measuring" and facts.get("schedule"):
-        schedule = words(f"schedule.{facts['schedule']}.name")
-        several = facts.get("repeats", 1) > 1
-        text += ": " + (words("phase.repeat", what=schedule, **_counts(facts)) if several else schedule)
+    if status.phase == "measuring" and (what := _measured(facts, words)):
+        if facts.get("repeats", 1) > 1:
+            what = words("phase.repeat", what=what, repeat=facts["repeat"], repeats=facts["repeats"])
+        text += f": {what}"
     return text
 
 
-def _counts(facts: dict) -> dict:
-    return {"repeat": facts["repeat"], "repeats": facts["repeats"]}
+def _measured(facts: dict, words: Words) -> str | None:
+    """The schedule, or the point of a sweep, that is being measured."""
+    if facts.get("schedule"):
+        return words(f"schedule.{facts['schedule']}.name")
+    if "point" in facts:
+        return words("phase.point", point=fmt.count(facts["point"])) if facts["point"] else words("phase.whole")
+    return None
 
 
-def _times(status: client.Status, elapsed_s: float, words: Words) -> list[str]:
-    """How long it has been, and about how long it will be, where that is known."""
-    found = [words("run.elapsed", elapsed=fmt.duration(elapsed_s))]
+def _times(status: client.Status, words: Words) -> list[str]:
+    """How long it has been running, and about how long it will be, where that is known."""
+    found = [] if status.elapsed_s is None else [words("run.elapsed", elapsed=fmt.duration(status.elapsed_s))]
     if status.expected_s is not None:
         key = "run.starts_in" if status.state == "queued" else "run.ends_in"
         found.append(words(key, about=fmt.duration(status.expected_s)))

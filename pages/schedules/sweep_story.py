@@ -13,8 +13,10 @@ Sentence = tuple[str, dict[str, str]]
 
 # A wait that grows within this of what theory says is called the same.
 CLOSE = 0.25
-# Costs per chunk that differ by more than this factor are no straight line.
+# Costs per chunk that differ by more than this factor are no straight line. A prompt in two or three chunks says
+# nothing of it: what they cost is lost in the noise.
 STRAIGHT = 2.0
+ENOUGH_CHUNKS = 4
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def _chunk_sentences(cut: list[dict], whole: dict | None) -> list[Sentence]:
             },
         )
     ]
-    prices = [(p["metrics"]["ttft_s"] - base) / p["chunks"] for p in cut if p["chunks"] > 1]
+    prices = [(p["metrics"]["ttft_s"] - base) / p["chunks"] for p in cut if p["chunks"] >= ENOUGH_CHUNKS]
     if prices and min(prices) > 0:
         straight = max(prices) / min(prices) <= STRAIGHT
         facts = {"low": fmt.seconds(min(prices)), "high": fmt.seconds(max(prices))}
