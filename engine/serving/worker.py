@@ -25,6 +25,10 @@ from pathlib import Path
 from engine.errors import LabError
 from engine.measure.clock import now_ns
 
+# On a busy machine the pages of a class answer at once and the measurement takes longer, which it notices and says. On
+# a quiet one it changes nothing.
+YIELDING = 5
+
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -96,6 +100,7 @@ class Worker:
         cores = settings.get("cores")
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)  # before torch starts its threads, which inherit it
+        os.nice(YIELDING)
         import torch
 
         from engine.model.load import load_model
