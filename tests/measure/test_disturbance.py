@@ -161,8 +161,8 @@ def test_our_own_children_are_not_strangers(spinning):
     time.sleep(0.5)
     ran_s = sum(psutil.Process(child).cpu_times()[:2])
     end = take_sample([], [core])
-    assert ran_s > 0 and end.own_s - begin.own_s >= ran_s
+    assert ran_s > 0 and end.own_s - begin.own_s > ran_s - 0.005  # sums of hundredths
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     if psutil.LINUX:  # macOS does not tell of children that have ended
-        assert take_sample([], [core]).own_s - begin.own_s >= ran_s
+        assert take_sample([], [core]).own_s - begin.own_s > ran_s - 0.005
