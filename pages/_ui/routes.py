@@ -58,7 +58,7 @@ def run_file(request: Request) -> Response:
     if file not in FILES:
         return _failed(LabError("run-unknown", run_id=f"{name[:80]}/{file[:80]}"))
     try:
-        found = load(name)
+        found = load(name) if file in FILES_OF_ALL else _traced(name)
     except LabError as error:
         return _failed(error)
     make, kind = FILES[file]
@@ -76,6 +76,7 @@ FILES: dict[str, tuple[Callable[[dict], str | bytes], str]] = {
     "tokens.csv": (export.to_csv, "text/csv; charset=utf-8"),
     "trace.json": (lambda result: _dump(export.to_chrome(result)), "application/json"),
 }
+FILES_OF_ALL = ("result.json", "manifest.json")
 
 ROUTES = [
     Route("/lab/timeline/{name}", timeline),
@@ -96,9 +97,17 @@ def load(name: str) -> dict:
     return found
 
 
+def _traced(name: str) -> dict:
+    """The same of a run that has traces: a sweep keeps none, and nothing can be drawn of it in time."""
+    found = load(name)
+    if "schedules" not in found:
+        raise LabError("run-unknown", run_id=name[:80])
+    return found
+
+
 @lru_cache(maxsize=64)
 def _packed_timeline(name: str, _version: int) -> bytes:
-    return gzip.compress(_dump(payload.timeline(load(name))), 6)
+    return gzip.compress(_dump(payload.timeline(_traced(name))), 6)
 
 
 def _json(request: Request, packed: bytes, cache: str) -> Response:

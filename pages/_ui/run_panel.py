@@ -29,10 +29,10 @@ def submit(scenario, words: Words, *, slot: str = session.RUN, again: bool = Fal
     """
     try:
         run = client.submit(scenario, browser=session.browser(), again=again)
+        st.session_state[f"answered-{run}"] = client.status(run).state == "done"
     except LabError as error:
         failed(error, words)
         return
-    st.session_state[f"answered-{run}"] = client.status(run).state == "done"
     session.show_run(run, slot)
     st.rerun()
 
@@ -64,15 +64,20 @@ def ended(run: str | None, words: Words, slot: str = session.RUN) -> client.Stat
     return status
 
 
-def result_of(status: client.Status | None, run: str | None, words: Words) -> dict | None:
-    """The result of a run that is done; None if there is none (yet). Says so if it cannot be read."""
+def result_of(status: client.Status | None, run: str | None, kind: str, words: Words) -> dict | None:
+    """The result of a run that is done; None if there is none (yet). Says so if it cannot be read, or is not of this
+    kind: an address can be put together by hand."""
     if status is None or status.state != "done":
         return None
     try:
-        return client.result(status.result_id or run)
+        found = client.result(status.result_id or run)
     except LabError as error:
         failed(error, words)
         return None
+    if found is None or found["kind"] == kind:
+        return found
+    st.html(parts.notice(words("source.unknown_title"), words("source.unknown"), kind="info"))
+    return None
 
 
 def watch(run: str, words: Words, phases: tuple[str, ...]) -> None:

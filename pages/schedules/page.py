@@ -23,7 +23,7 @@ st.html(
 panel = st.container()
 run = session.run_id()
 status = run_panel.ended(run, words)
-measured = run_panel.result_of(status, run, words)
+measured = run_panel.result_of(status, run, "schedules", words)
 active = status is not None and status.active
 with panel:
     if active:

@@ -33,7 +33,7 @@ def section(kind: str, words: Words, colors: Palette, *, touch: bool) -> None:
     panel = st.container()
     run = session.run_id(slot)
     status = run_panel.ended(run, words, slot)
-    result = run_panel.result_of(status, run, words)
+    result = run_panel.result_of(status, run, kind, words)
     with panel:
         if status is not None and status.active:
             run_panel.watch(run, words, PHASES)
@@ -122,7 +122,8 @@ def _show(kind: str, result: dict, src: str, words: Words, colors: Palette, touc
     story = sweep_story.tell(result, words, colors, touch)
     said = [words(key, **facts) for key, facts in story.sentences]
     sections.chart(story.figure, " ".join([words(f"{slot}.alt"), *said]), f"figure-{kind}")
-    st.html("".join(f"<p class='lab-said'>{escape(text)}</p>" for text in said))
+    if said:  # of too few points nothing can be said
+        st.html("".join(f"<p class='lab-said'>{escape(text)}</p>" for text in said))
     with st.expander(words("sweep.table")):
         st.html(parts.plain_table(story.head, story.rows, words(f"{slot}.title")))
         st.html(f"<p class='lab-note'>{escape(words(f'{slot}.table_what'))}</p>")

@@ -3,14 +3,16 @@
 The real pages run here as Streamlit runs them, without a browser; what a browser does with them is in tests/browser.
 """
 
+import json
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.errors import LabError
 from engine.experiments.scenarios import DEFAULT_WORKLOAD
-from engine.paths import data_dir
-from engine.service import client
-from pages._ui import session
+from engine.paths import data_dir, runs_dir
+from engine.service import client, files
+from pages._ui import recordings, session
 from pages._ui.words import PAGES
 
 ADDRESSES = [
@@ -102,6 +104,29 @@ def test_an_address_nobody_gave_out(address):
     found = whole(lesson(**address))
     if address.get("run", "").strip():
         assert "lab-notice-info" in found  # "this run is not here"
+
+
+def stored(name: str, **changes: object) -> str:
+    """A recording as a run of this machine; gives its id."""
+    run = f"a-run-of-{name}-{len(changes)}"
+    text = json.dumps(recordings.load(name) | {"run_id": run, "provenance": "measured"} | changes)
+    files.write_atomically(runs_dir() / f"{run}.json", text)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("slot", "part", "other"),
+    [("run", "run", "chunk-sweep-cpu"), ("chunks", "chunk-sweep", "schedules-cpu"), ("backlog", "backlog", "chunk-sweep-cpu")],
+)
+def test_a_run_of_another_kind_in_the_address(slot, part, other):
+    assert "lab-notice-info" in whole(lesson(part=part, **{slot: stored(other)}))
+
+
+@pytest.mark.parametrize(("kind", "slot"), [("chunk-sweep", "chunks"), ("backlog", "backlog")])
+def test_a_sweep_of_one_point(kind, slot):
+    """Of which nothing can be said."""
+    for points in (recordings.load(f"{kind}-cpu")["points"][:1], recordings.load(f"{kind}-cpu")["points"][-1:]):
+        assert "lab-notice" not in whole(lesson(part=kind, **{slot: stored(f"{kind}-cpu", points=points)}))
 
 
 REFUSED = "These numbers do not work"

@@ -83,6 +83,9 @@ def test_a_shipped_recording_has_a_timeline_too():
         "/lab/runs/nobody/result.json",
         f"/lab/runs/{RUN}/secrets.json",
         "/lab/runs/recorded:/result.json",
+        "/lab/timeline/recorded:chunk-sweep-cpu",
+        "/lab/runs/recorded:chunk-sweep-cpu/tokens.csv",
+        "/lab/runs/recorded:backlog-cpu/trace.json",
     ],
 )
 def test_what_is_not_there_is_404_and_says_so(path):
