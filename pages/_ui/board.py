@@ -43,7 +43,8 @@ BY_KEY = {metric.key: metric for metric in METRICS}
 
 @dataclass(frozen=True)
 class Cell:
-    """One value: the number, its text, the range over repeats (or None), whether none is better, its share of the largest."""
+    """One value: the number, its text, the range over repeats (or None), whether none is better, its share of the largest.
+    ``wide``: it is the last, and still cannot be told from the leader, because its repeats spread widely."""
 
     schedule: str
     value: float | None
@@ -52,6 +53,7 @@ class Cell:
     high: str | None
     best: bool
     share: float
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,10 @@ def line(result: dict, key: str) -> Line:
     known = {s: v for s, v in values.items() if v is not None}
     best = _best(metric, known, spreads)
     level = len(best) > 1 and len(best) == len(known)
+    wide = None
+    if not level and len(best) > 1 and (last := _worst(metric, known)) in best:
+        wide = last  # the last of the medians is not called the best
+        best = best - {last}
     top = max((abs(v) for v in known.values()), default=0.0)
     cells = tuple(
         Cell(
@@ -86,6 +92,7 @@ def line(result: dict, key: str) -> Line:
             metric.show(spreads[s][1]) if spreads[s] else None,
             s in best and not level,
             (abs(v) / top if top else 0.0) if v is not None else 0.0,
+            s == wide,
         )
         for s, v in values.items()
     )
@@ -112,6 +119,8 @@ def verdict(found: Line) -> tuple[str, dict[str, object]] | None:
     best = min(known, key=lambda c: c.value * -found.metric.better)
     winners = [c.schedule for c in known if c.best]
     facts = {"winners": winners, "loser": worst.schedule}
+    if worst.wide:
+        return "verdict.wide", facts
     if not best.value or not worst.value:
         return "verdict.plain", facts
     ratio = max(worst.value, best.value) / min(worst.value, best.value)
@@ -125,6 +134,10 @@ def _best(metric: Metric, known: dict[str, float], spreads: dict) -> set[str]:
         return set()
     leader = min(known, key=lambda s: known[s] * -metric.better)
     return {s for s in known if s == leader or _same(known[leader], known[s], spreads[leader], spreads[s])}
+
+
+def _worst(metric: Metric, known: dict[str, float]) -> str:
+    return max(known, key=lambda s: known[s] * -metric.better)
 
 
 def _same(a: float, b: float, spread_a: list | None, spread_b: list | None) -> bool:

@@ -184,7 +184,7 @@ def _draw_mark(layout: dict, mark: Mark, axis: Axis, colors: Palette) -> None:
         else {"yref": "y", "y0": mark.at, "y1": mark.at, "xref": "paper", "x0": 0, "x1": 1}
     )
     layout["shapes"].append(line | ends)
-    place = {"x": at, "xref": "x", "y": 1, "yref": "paper"} if upright else {"x": 0.01, "xref": "paper", "y": at, "yref": "y"}
+    place = {"x": at, "xref": "x", "y": 0.02, "yref": "paper"} if upright else {"x": 0.01, "xref": "paper", "y": at, "yref": "y"}
     layout["annotations"].append(
         {
             "text": mark.text,
@@ -192,7 +192,7 @@ def _draw_mark(layout: dict, mark: Mark, axis: Axis, colors: Palette) -> None:
             "font": {"size": 12, "color": colors.muted},
             "bgcolor": colors.paper,
             "xanchor": "right" if late else "left",
-            "yanchor": "top" if upright else "bottom",
+            "yanchor": "bottom",
             "xshift": (-5 if late else 5) if upright else 0,
             **place,
         }
@@ -226,6 +226,7 @@ def _end_labels(series: list[Series], x: Axis, y: Axis, height: int, colors: Pal
                 "xshift": 10,
                 "showarrow": False,
                 "font": {"size": 12, "color": line_colors(colors)[s.style % 6]},
+                "bgcolor": colors.paper,  # a mark that runs across the figure does not strike a name through
             }
         )
     return found

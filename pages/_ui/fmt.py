@@ -92,4 +92,4 @@ def share(value: float | None) -> str:
 
 def percent(value: float | None) -> str:
     """``0.12`` -> ``+12 %``."""
-    return DASH if value is None else f"{value * 100:+.0f} %"
+    return DASH if value is None else f"{value * 100:+.0f} %".replace("-", "−")

@@ -77,9 +77,10 @@ def _choice(label: str, names: list[str], known: dict, key: str) -> str:
 def _outcome(model, device, tokens: int, count: int, share: float, words: Words) -> str:
     found = prefill(model, device, tokens, count, share)
     numbers = [
-        (words("million.seconds"), fmt.duration(found.seconds) if found.seconds >= 10 else fmt.seconds(found.seconds)),
-        (words("million.pace"), words("million.every", time=fmt.duration(found.spacing_s) if found.spacing_s >= 10 else fmt.seconds(found.spacing_s))),
+        (words("million.seconds"), _time(found.seconds)),
+        (words("million.pace"), words("million.every", time=_time(found.spacing_s))),
         (words("million.share"), fmt.share(found.attention_share)),
+        (words("million.kv"), fmt.bytes_(model.kv_bytes_per_token() * tokens)),
     ]
     formula = words(
         "million.formula",
@@ -94,6 +95,10 @@ def _outcome(model, device, tokens: int, count: int, share: float, words: Words)
         utilisation=fmt.share(share),
     )
     return parts.figures(numbers) + f"<p class='lab-note'>{parts.badge('computed', words)} {escape(formula)}</p>"
+
+
+def _time(seconds: float) -> str:
+    return fmt.duration(seconds) if seconds >= 10 else fmt.seconds(seconds)
 
 
 def _figure(model, device, tokens: int, count: int, share: float, words: Words, colors: Palette, touch: bool) -> dict:
@@ -112,7 +117,7 @@ def _figure(model, device, tokens: int, count: int, share: float, words: Words, 
         charts.Axis(words("million.y"), fmt.seconds, fmt.tick, log=True),
         colors,
         touch=touch,
-        marks=(charts.Mark(fmt.count(tokens), float(tokens)),),
+        marks=(charts.Mark(_time(seconds(model.prefill_flops(tokens))), float(tokens)),),
     )
 
 

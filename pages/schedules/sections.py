@@ -149,10 +149,10 @@ def _picture(result: dict, src: str, words: Words) -> None:
         return
     seen = {bar.category for lane in view.lanes for track in lane.tracks for bar in track.bars}
     shown = tuple(c for c in CATEGORIES if c in seen)
-    st.html(parts.legend(words, shown))
-    timeline.show(f"./lab/timeline/{src}", words, alt=alt.timeline_alt(view, result, words), key="timeline")
     if (repeats := result["manifest"]["scenario"]["repeats"]) > 1:
         st.html(f"<p class='lab-note'>{escape(words('span.drawn', n=repeats))}</p>")
+    st.html(parts.legend(words, shown))
+    timeline.show(f"./lab/timeline/{src}", words, alt=alt.timeline_alt(view, result, words), key="timeline")
     _table(view, words)
     st.markdown(words.part("read"))
     st.html(parts.glossary(words, shown))

@@ -64,7 +64,7 @@ def section(result: dict, words: Words) -> None:
                 words("slo.ttft"), TTFT_S, value=_near(TTFT_S, 8.0), format_func=fmt.seconds, key="slo-ttft", persist_state="session"
             )
             itl = st.select_slider(
-                words("slo.itl"), ITL_S, value=_near(ITL_S, 0.6), format_func=fmt.seconds, key="slo-itl", persist_state="session"
+                words("slo.itl"), ITL_S, value=_near(ITL_S, 0.8), format_func=fmt.seconds, key="slo-itl", persist_state="session"
             )
             share = st.segmented_control(
                 words("slo.share"),

@@ -142,6 +142,10 @@ def _disaggregated(result: dict) -> list[Sentence]:
                 {"prefill": fmt.seconds(m["prefill_s"]), "unified": fmt.seconds(u["prefill_s"])},
             )
         )
+    if _both(m, u, "throughput_tokens_per_s") and abs(m["throughput_tokens_per_s"] / u["throughput_tokens_per_s"] - 1) > SAME:
+        rates = m["throughput_tokens_per_s"], u["throughput_tokens_per_s"]
+        facts = {"rate": fmt.rate(rates[0]), "unified": fmt.rate(rates[1]), "change": fmt.percent(rates[0] / rates[1] - 1)}
+        found.append(("cost.disaggregated.throughput", facts))
     if m.get("transfer_bytes"):
         found.append(
             (

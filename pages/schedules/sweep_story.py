@@ -16,6 +16,8 @@ CLOSE = 0.25
 # Costs per chunk that differ by more than this factor are no straight line. A prompt in two or three chunks says
 # nothing of it: what they cost is lost in the noise.
 STRAIGHT = 2.0
+# Throughputs within this of the highest are called the same.
+SAME_RATE = 0.9
 ENOUGH_CHUNKS = 4
 
 
@@ -94,15 +96,18 @@ def _chunk_sentences(cut: list[dict], whole: dict | None) -> list[Sentence]:
             },
         )
     ]
-    prices = [(p["metrics"]["ttft_s"] - base) / p["chunks"] for p in cut if p["chunks"] >= ENOUGH_CHUNKS]
+    # The uncut prompt is one chunk, so n chunks are n - 1 more.
+    counted = [p for p in cut if p["chunks"] >= ENOUGH_CHUNKS]
+    prices = [(p["metrics"]["ttft_s"] - base) / (p["chunks"] - 1) for p in counted]
     if prices and min(prices) > 0:
         straight = max(prices) / min(prices) <= STRAIGHT
-        facts = {"low": fmt.seconds(min(prices)), "high": fmt.seconds(max(prices))}
+        facts = {"low": fmt.seconds(min(prices)), "high": fmt.seconds(max(prices)), "least": fmt.count(min(p["chunks"] for p in counted))}
         found.append(("chunks.straight" if straight else "chunks.bent", facts))
     elif prices:
         found.append(("chunks.free", {}))
     rates = [p["metrics"]["throughput_tokens_per_s"] for p in [*cut, whole]]
-    found.append(("chunks.rates", {"low": fmt.rate(min(rates)), "high": fmt.rate(max(rates))}))
+    kind = "chunks.rates" if min(rates) >= max(rates) * SAME_RATE else "chunks.rates_differ"
+    found.append((kind, {"low": fmt.rate(min(rates)), "high": fmt.rate(max(rates)), "uncut": fmt.rate(rates[-1])}))
     return found
 
 
@@ -164,6 +169,9 @@ def _backlog_sentences(points: list[dict]) -> list[Sentence]:
     if calm:
         pair = {"calm": f"{calm[-1]['load']:.2f}", "growing": f"{growing[0]['load']:.2f}"}
         found.insert(0, ("backlog.between", pair))
+        if calm[-1]["load"] > 1:
+            facts = {"load": pair["calm"], "theory": fmt.seconds(calm[-1]["theory_slope_s"]), "n": fmt.count(len(calm[-1]["ttft_s"]))}
+            found.insert(1, ("backlog.near_one", facts))
     return found
 
 
