@@ -324,13 +324,26 @@ class Client:
         return [job for job in self._jobs.values() if job.status.active]
 
     def _fail(self, jobs: list[_Job], error: LabError) -> None:
-        """The service cannot say it any more: here and in the store. The lock is not held while the store is busy."""
+        """The service cannot say it any more: here and in the store. The lock is not held while the store is busy.
+
+        A job whose result was stored before the service went is done."""
         with self._lock:
-            jobs = [job for job in jobs if job.status.active]
-            for job in jobs:
-                self._set(job, replace(job.status, state="failed", place=None, error=error.as_dict()))
-        if jobs:
-            _try(self.store.end_jobs, [job.request["id"] for job in jobs], "failed", error=error.as_dict())
+            lost = []
+            for job in (job for job in jobs if job.status.active):
+                job_id = job.request["id"]
+                if self._is_stored(job_id):
+                    self._set(job, Status("done", done=1.0, result_id=job_id))
+                else:
+                    self._set(job, replace(job.status, state="failed", place=None, error=error.as_dict()))
+                    lost.append(job_id)
+        if lost:
+            _try(self.store.end_jobs, lost, "failed", error=error.as_dict())
+
+    def _is_stored(self, job_id: str) -> bool:
+        try:
+            return self.store.exists(job_id)
+        except LabError:  # no data folder any more
+            return False
 
     def _ended(self, link: Link, why: str) -> None:
         """A service is gone: the job that ran has failed, those that waited go to the next one in their order."""

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,7 +67,10 @@ class Link:
                 record = json.loads(line)
             except ValueError:  # half a line: it was killed while it wrote
                 break
-            self._on_record(record)
+            try:
+                self._on_record(record)
+            except Exception:  # a bug: what one record says is lost, and the rest is heard
+                traceback.print_exc()
         self.process.kill()
         code = self.process.wait()
         self._on_end(self, f"signal {-code}" if code < 0 else f"exit code {code}")

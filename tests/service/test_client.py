@@ -15,7 +15,7 @@ import pytest
 
 from engine.errors import LabError
 from engine.experiments.scenarios import RequestGroup, SchedulesScenario
-from engine.service import client, fair_queue
+from engine.service import client, fair_queue, files
 from engine.service.app_mark import AppMark, is_alive
 from engine.service.store import hashed
 
@@ -274,6 +274,31 @@ def test_half_a_line_from_a_killed_service_fails_its_job(service, monkeypatch, t
     run_id = client.submit(scenario(11))
     assert wait_for(run_id, "failed", seconds=10).error["facts"]["why"] in ("exit code 3", "signal 9")
     assert client.Client().status(run_id).error["code"] == "service-gone"
+
+
+def test_a_record_that_cannot_be_understood_loses_nothing_else(service, monkeypatch, tmp_path):
+    """The mirror used to end with it, and every job from then on waited for ever."""
+    script = tmp_path / "service"
+    lines = (
+        '"state": "running", "phase": "measuring", "done": 0.5, "facts": {}',
+        '"live": {"records": [["unified", 0, {"type": "step", "pieces": [[0, "a word without a plan"]]}]]}',
+        '"state": "done", "done": 1.0',
+    )
+    said = "".join(f"printf '{{\"id\": \"%s\", {line}}}\\n' $id\n" for line in lines)
+    script.write_text(f"#!/bin/sh\nread line\nid=$(printf \"%s\" \"$line\" | sed 's/.*\"id\": \"\\([^\"]*\\)\".*/\\1/')\n{said}read line\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    wait_for(client.submit(scenario(12)), "done", seconds=10)
+
+
+def test_a_result_that_was_stored_just_before_the_service_was_killed_is_done(service):
+    """Its file is there, and only the news of it was lost."""
+    name = "job-number-00000000042"
+    service._jobs[name] = client._Job({"id": name, "browser": hashed("a"), "kind": "schedules", "scenario": {}})
+    files.write_result(service.store.folder, {"run_id": name, "kind": "schedules", "manifest": {}, "schedules": {}})
+    service._fail([service._jobs[name]], LabError("service-gone", why="signal 9"))
+    assert client.status(name).state == "done" and client.status(name).result_id == name
+    files.path_of(service.store.folder, name).unlink()
 
 
 def test_how_long_until_it_starts_and_ends(service, monkeypatch):
