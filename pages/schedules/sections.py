@@ -304,9 +304,23 @@ def files(result: dict, src: str, words: Words) -> str:
 
 
 def _pin(run: str, words: Words) -> None:
+    """The switch shows what is, and only a click changes it: the run may be open in many tabs."""
+
+    def change() -> None:
+        try:
+            client.pin(run, not found.pinned)
+        except LabError as error:
+            st.session_state["pin-failed"] = error
+        st.session_state["pin-clicks"] = st.session_state.get("pin-clicks", 0) + 1
+
     try:
         found = client.stored(run)
-        if found and st.toggle(words("keep.pin"), found.pinned, key=f"pin-{run}", help=words("keep.pin_help")) != found.pinned:
-            client.pin(run, not found.pinned)
     except LabError as error:
+        run_panel.failed(error, words)
+        return
+    if found:
+        # Another name after each change, here or elsewhere: a widget keeps what its reader last saw in it.
+        key = f"pin-{run}-{found.pinned}-{st.session_state.get('pin-clicks', 0)}"
+        st.toggle(words("keep.pin"), found.pinned, key=key, help=words("keep.pin_help"), on_change=change)
+    if error := st.session_state.pop("pin-failed", None):
         run_panel.failed(error, words)

@@ -12,6 +12,7 @@ from engine.errors import LabError
 from engine.experiments.scenarios import DEFAULT_WORKLOAD
 from engine.paths import data_dir, runs_dir
 from engine.service import client, files
+from engine.service.store import Store
 from pages._ui import recordings, session
 from pages._ui.words import PAGES
 
@@ -127,6 +128,20 @@ def test_a_sweep_of_one_point(kind, slot):
     """Of which nothing can be said."""
     for points in (recordings.load(f"{kind}-cpu")["points"][:1], recordings.load(f"{kind}-cpu")["points"][-1:]):
         assert "lab-notice" not in whole(lesson(part=kind, **{slot: stored(f"{kind}-cpu", points=points)}))
+
+
+def test_a_kept_run_in_many_tabs():
+    """Each tab used to put its own view of the switch through whenever anything was clicked in it."""
+    run = "a-run-that-is-kept"
+    Store().save(recordings.load("schedules-cpu") | {"run_id": run, "provenance": "measured"})
+    mine, other = (lesson(run=run, part="details") for _ in range(2))
+    mine.toggle[0].set_value(True).run()
+    assert client.stored(run).pinned and mine.toggle[0].value
+    other.run()
+    assert client.stored(run).pinned and other.toggle[0].value
+    other.toggle[0].set_value(False).run()
+    mine.run()
+    assert not client.stored(run).pinned and not mine.toggle[0].value
 
 
 REFUSED = "These numbers do not work"
