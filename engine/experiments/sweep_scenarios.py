@@ -158,12 +158,6 @@ def sweep_for(kind: str, device_class: str = "cpu", /, **changes: object) -> Swe
     return _preset(preset, device_class).changed(changes)
 
 
-def scenario_from_dict(record: Mapping) -> "SchedulesScenario | SweepScenario":
-    """Any experiment's scenario from its `as_dict`. Raises LabError as the classes' own `from_dict` do."""
-    is_sweep = isinstance(record, Mapping) and "base" in record
-    return SweepScenario.from_dict(record) if is_sweep else SchedulesScenario.from_dict(record)
-
-
 def _preset(preset: Workload, device_class: str) -> SweepScenario:
     settings = preset.settings_for(device_class)
     values = settings.pop("values")

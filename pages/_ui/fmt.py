@@ -52,7 +52,8 @@ def bytes_(value: float | None) -> str:
         return DASH
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= limit:
-            return f"{value / limit:.3g} {unit}" if value / limit < 1000 else f"{value / limit:,.0f} {unit}"
+            number = value / limit
+            return f"{number:.3g} {unit}" if number < 999.5 else f"{number:,.0f} {unit}"  # never "1e+03 kB"
     return f"{value:.0f} B"
 
 

@@ -67,7 +67,6 @@ class KvSeries:
     at_s: tuple[float, ...]
     used_bytes: tuple[float, ...]
     capacity_bytes: float
-    peak_bytes: float  # of the whole run
 
 
 @dataclass(frozen=True)
@@ -218,7 +217,6 @@ def _kv(trace: dict, resources: list[dict], bytes_per_token: float) -> tuple[KvS
                 tuple(p["at_s"] for p in points),
                 tuple(p["tokens"] * bytes_per_token for p in points),
                 resource.get("kv_capacity_bytes") or 0,
-                max((p["tokens"] for p in points), default=0) * bytes_per_token,
             )
         )
     return tuple(series)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 CATEGORIES = ("prefill", "chunk", "decode", "mixed", "transfer", "stall")
 SCHEDULES = ("unified", "chunked", "disaggregated")
-MODES = ("light", "dark")
 
 
 @dataclass(frozen=True)
@@ -29,22 +28,18 @@ class Palette:
 
     mode: str
     paper: str
-    panel: str
     ink: str
     muted: str
     grid: str
-    accent: str
     categories: dict[str, Swatch]
 
 
 LIGHT = Palette(
     mode="light",
     paper="#fbfaf7",
-    panel="#f1eee7",
     ink="#1e2430",
     muted="#5b6270",
     grid="#e2ddd2",
-    accent="#1d5c68",
     categories={
         "prefill": Swatch("#3d39c4", "#8f90ea"),
         "chunk": Swatch("#4492dc", "#cfe3f8"),
@@ -58,11 +53,9 @@ LIGHT = Palette(
 DARK = Palette(
     mode="dark",
     paper="#11161d",
-    panel="#1a212b",
     ink="#e9e6e0",
     muted="#a4adb9",
     grid="#2a333f",
-    accent="#7cc4cf",
     categories={
         "prefill": Swatch("#6578fe", "#2d34a8"),
         "chunk": Swatch("#b3d0f9", "#4d7fbd"),
@@ -77,9 +70,3 @@ DARK = Palette(
 def palette(mode: str | None) -> Palette:
     """The palette of a theme type as the browser reports it; light when it does not say."""
     return DARK if mode == "dark" else LIGHT
-
-
-def line_color(colors: Palette, category: str) -> str:
-    """The colour a category is told apart by: its surface, or for a stall the colour of its hatching."""
-    swatch = colors.categories[category]
-    return swatch.ink if category == "stall" else swatch.color

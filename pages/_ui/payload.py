@@ -12,7 +12,7 @@ were its own. The default run takes well under 110 kB, texts included.
     kv_unit     bytes of one token in the KV columns
     planned     the schedules of the run, also those whose turn comes later
     lanes       schedule, complete, repeat, now (live: how far its clock is), end, gap, first (see lanes.Lane), usual
-                (median gap between tokens), tracks [{name, worker} + bars], kv [{worker, at, used, capacity, peak}],
+                (median gap between tokens), tracks [{name, worker} + bars], kv [{worker, at, used, capacity}],
                 ends (the moments tokens came), rows [{id, kind, status, arrival, tokens, stalls} + bars]
     texts       {request: {prompt, lanes: {schedule: {text, lengths}}}}; without lengths nobody noted when which part came
 
@@ -121,7 +121,6 @@ def _kv(series: lanes.KvSeries, token_bytes: float) -> dict:
         "at": _deltas([units(at) for at in series.at_s]),
         "used": [round(used / token_bytes) for used in series.used_bytes],
         "capacity": series.capacity_bytes,
-        "peak": series.peak_bytes,
     }
 
 

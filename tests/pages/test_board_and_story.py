@@ -150,6 +150,7 @@ def test_seconds(value, text):
 
 
 def test_other_numbers():
+    assert fmt.bytes_(999_600) == "1,000 kB"
     assert fmt.count(4096) == "4,096" and fmt.bytes_(121_000_000) == "121 MB" and fmt.binary_bytes(2**28) == "256 MiB"
     assert fmt.ratio(46.2) == "46" and fmt.ratio(8.93) == "8.9" and fmt.percent(-0.123) == "−12 %"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pages._ui.palette import CATEGORIES, MODES, line_color, palette
+from pages._ui.palette import CATEGORIES, Palette, palette
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, applied to linear RGB.
 VISION = {
@@ -16,6 +16,7 @@ VISION = {
     "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
 }
 CSS = (Path(__file__).parents[2] / "pages" / "static" / "lab.css").read_text()
+MODES = ("light", "dark")
 
 
 def linear(color):
@@ -50,12 +51,22 @@ def contrast(a, b):
     return (high + 0.05) / (low + 0.05)
 
 
+def of_the_style_sheet(name: str, mode: str) -> str:
+    return re.search(rf"--{name}: light-dark\((#\w+), (#\w+)\)", CSS)[1 + MODES.index(mode)]
+
+
+def told_apart_by(colors: Palette, category: str) -> str:
+    """The surface of a category, or for a stall the colour of its hatching."""
+    swatch = colors.categories[category]
+    return swatch.ink if category == "stall" else swatch.color
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("vision", VISION)
 def test_any_two_categories_can_be_told_apart(mode, vision):
     colors = palette(mode)
     for a, b in itertools.combinations(CATEGORIES, 2):
-        one, other = (oklab(seen(line_color(colors, c), vision)) for c in (a, b))
+        one, other = (oklab(seen(told_apart_by(colors, c), vision)) for c in (a, b))
         assert sum((x - y) ** 2 for x, y in zip(one, other)) ** 0.5 > 0.1, (a, b)
 
 
@@ -63,18 +74,18 @@ def test_any_two_categories_can_be_told_apart(mode, vision):
 def test_contrast_with_the_background(mode):
     colors = palette(mode)
     for category in CATEGORIES:
-        assert contrast(line_color(colors, category), colors.paper) >= 3, category
-    for text in (colors.ink, colors.muted, colors.accent):
-        assert contrast(text, colors.paper) >= 4.5
-        assert contrast(text, colors.panel) >= 4.5
+        assert contrast(told_apart_by(colors, category), colors.paper) >= 3, category
+    for text in ("ink", "muted", "accent"):
+        for ground in ("paper", "panel"):
+            assert contrast(of_the_style_sheet(text, mode), of_the_style_sheet(ground, mode)) >= 4.5
 
 
 def test_the_style_sheet_has_the_same_colours():
     """The legend is drawn by the style sheet, the figure from the palette: they must not drift apart."""
-    light, dark = palette("light"), palette("dark")
-    for category in CATEGORIES:
-        found = re.search(rf"--{category}: light-dark\((#\w+), (#\w+)\)", CSS).groups()
-        assert found == (light.categories[category].color, dark.categories[category].color)
-    for name in ("ink", "muted", "paper", "panel", "accent"):
-        found = re.search(rf"--{name}: light-dark\((#\w+), (#\w+)\)", CSS).groups()
-        assert found == (getattr(light, name), getattr(dark, name))
+    for mode in MODES:
+        colors = palette(mode)
+        for category in CATEGORIES:
+            assert of_the_style_sheet(category, mode) == colors.categories[category].color
+        assert of_the_style_sheet("stall-ink", mode) == colors.categories["stall"].ink
+        for name in ("ink", "muted", "paper"):
+            assert of_the_style_sheet(name, mode) == getattr(colors, name)

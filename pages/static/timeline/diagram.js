@@ -178,5 +178,3 @@ function kvLabel(c, scene, lane, place, t) {
   text(c, scene, value, right, middle - 7, { align: "right", size: 11.5, weight: t === null ? 450 : 600 });
   text(c, scene, words("timeline.kv_capacity", { capacity: numbers.bytes(lane.kv.capacity) }), right, middle + 7, { align: "right", size: 11, muted: true });
 }
-
-export { measured };

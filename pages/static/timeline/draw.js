@@ -8,7 +8,7 @@ const ORDER = ["stall", "prefill", "chunk", "transfer", "mixed", "decode"];
 // Where bars are typically thinner than this, they are drawn together: a seam between them would swallow them.
 const THIN = 2;
 
-/** The engines' block. `scene`: { model, layout, scale, colors, fills, words, narrow }. */
+/** The engines' block. `scene`: { model, layout, scale, colors, fills, words, chosen }. */
 export function drawLanes(c, scene) {
   const { model, layout, scale, colors } = scene;
   c.clearRect(0, 0, layout.width, layout.height);
@@ -126,7 +126,7 @@ function tokens(c, scene, at, { y, height }) {
 // ---------------------------------------------------------------- KV
 
 /** The same scale over all lanes: the highest total of any. */
-export function kvTop(model) {
+function kvTop(model) {
   return Math.max(1, ...model.lanes.map((lane) => lane.kv.peak)) * 1.06;
 }
 

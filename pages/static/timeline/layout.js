@@ -9,7 +9,7 @@ function sizes(width) {
     : { narrow: true, gutter: 46, title: 46, strip: 34, track: 26, link: 13, seam: 3, kv: 24, gap: 24, right: 6 };
 }
 
-export const AXIS = 46;
+const AXIS = 46;
 const TOP = 2;
 const ROW = 11;
 const LONG_ROW = 16;
@@ -33,7 +33,7 @@ export function lanesLayout(model, width) {
       const before = lane.tracks[i - 1];
       if (before && before.worker !== track.worker) y += size.seam * 2;
       else if (before) y += size.seam;
-      if (!before || before.worker !== track.worker) grounds.push({ y, height: 0, worker: track.worker });
+      if (!before || before.worker !== track.worker) grounds.push({ y, height: 0 });
       tracks.push({ y, height });
       y += height;
       grounds.at(-1).height = y - grounds.at(-1).y;
@@ -41,7 +41,7 @@ export function lanesLayout(model, width) {
     y += 6;
     const kv = { y, height: size.kv };
     y += size.kv + size.gap;
-    return { top, title: size.title, strip, tracks, grounds, kv, bottom: kv.y + kv.height };
+    return { top, strip, tracks, grounds, kv, bottom: kv.y + kv.height };
   });
   y += 4 - size.gap;
   return { ...size, ...box, width, lanes, axis: y, height: y + AXIS };
@@ -53,7 +53,7 @@ export function rowsLayout(model, width) {
   let y = 0;
   const lanes = model.lanes.map((lane) => {
     const top = y;
-    if (!lane.rows.length) return { top, title: 0, rows: [], bottom: top };
+    if (!lane.rows.length) return { top, rows: [], bottom: top };
     y += ROWS_TITLE;
     const rows = lane.rows.slice(0, MAX_ROWS).map((row) => {
       const height = row.kind === "long" ? LONG_ROW : ROW;
@@ -62,7 +62,7 @@ export function rowsLayout(model, width) {
     });
     const bottom = y;
     y += 14;
-    return { top, title: ROWS_TITLE, rows, bottom };
+    return { top, rows, bottom };
   });
   return { ...size, left: size.gutter, right: width - size.right, width, lanes, axis: y - 8, height: y - 8 + AXIS };
 }
@@ -75,7 +75,7 @@ export function diagramParts(lane, place, layout) {
     if (track.name === "transfer") return;
     const last = engines.at(-1);
     if (last && last.worker === track.worker) last.cells.push(i);
-    else engines.push({ worker: track.worker, cells: [i], split: false });
+    else engines.push({ worker: track.worker, cells: [i] });
   });
   const link = lane.tracks.findIndex((track) => track.name === "transfer");
   const cells = new Array(lane.tracks.length).fill(null);

@@ -57,7 +57,6 @@ function decodeLane(lane, unit, payload) {
     at: summed(series.at, unit),
     used: Float64Array.from(series.used, (tokens) => tokens * payload.kv_unit),
     capacity: series.capacity,
-    peak: series.peak,
   }));
   return {
     schedule: lane.schedule,
