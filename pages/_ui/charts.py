@@ -192,7 +192,7 @@ def _draw_mark(layout: dict, mark: Mark, axis: Axis, colors: Palette) -> None:
             "font": {"size": 12, "color": colors.muted},
             "bgcolor": colors.paper,
             "xanchor": "right" if late else "left",
-            "yanchor": "bottom",
+            "yanchor": "bottom" if upright else "top",  # at the left the lines of a chart are above its threshold
             "xshift": (-5 if late else 5) if upright else 0,
             **place,
         }

@@ -12,8 +12,11 @@ from pages._ui.words import Words
 SHOWN = 10
 
 
-def popover(kind: str, words: Words, slot: str = session.RUN) -> None:
-    """A button that opens the list; nothing at all for who has not run anything yet."""
+def popover(kind: str, words: Words, titles: dict[str, str], slot: str = session.RUN) -> None:
+    """A button that opens the list; nothing at all for who has not run anything yet.
+
+    titles: what the workloads are called in the reader's language.
+    """
     try:
         found = [run for run in client.runs(session.browser(), limit=50) if run.kind == kind][:SHOWN]
     except LabError as error:
@@ -24,13 +27,13 @@ def popover(kind: str, words: Words, slot: str = session.RUN) -> None:
     with st.popover(words("history.title")):
         st.caption(words("history.what"))
         for run in found:
-            if st.button(_label(run, words), key=f"history-{run.id}", type="tertiary"):
+            if st.button(_label(run, words, titles), key=f"history-{run.id}", type="tertiary"):
                 session.show_run(run.id, slot)
                 st.rerun()
 
 
-def _label(run, words: Words) -> str:
+def _label(run, words: Words, titles: dict[str, str]) -> str:
     gaps = [s["itl_max_s"] for s in (run.summary or {}).values() if isinstance(s, dict) and s.get("itl_max_s")]
-    shown = " / ".join(fmt.seconds(g) for g in gaps)
-    parts = [run.started_at[5:16].replace("T", " ") + " UTC", run.title, shown, words("history.pinned") if run.pinned else ""]
+    shown = words("history.gaps", gaps=" / ".join(fmt.seconds(g) for g in gaps)) if gaps else ""
+    parts = [run.started_at[5:16].replace("T", " ") + " UTC", titles.get(run.title, run.title), shown, words("history.pinned") if run.pinned else ""]
     return " · ".join(p for p in parts if p)

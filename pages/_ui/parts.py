@@ -79,7 +79,8 @@ def metrics_table(lines: list[Line], words: Words) -> str:
             spread = ""
             if cell.low and cell.high:
                 spread = f"<small>{escape(words('board.spread', low=cell.low, high=cell.high))}</small>"
-            cells += f"<td class='{'lab-best' if cell.best else ''}'>{escape(cell.text)}{_pill(words) if cell.best else ''}{spread}</td>"
+            of = escape(words(f"schedule.{cell.schedule}.short"), quote=True)
+            cells += f"<td data-of='{of}'{' class=lab-best' if cell.best else ''}>{escape(cell.text)}{_pill(words) if cell.best else ''}{spread}</td>"
         level = f"<span class='lab-pill lab-level'>{escape(words('board.tie'))}</span>" if line.level else ""
         body += (
             f"<tr><th scope='row'>{escape(words(f'metric.{key}.name'))} "

@@ -67,7 +67,7 @@ def panel(words: Words, shown: dict | None = None) -> None:
                 if values["text"] == OWN:
                     own = _own_text(words)
             place = st.container(width="content")
-            history.popover("schedules", words)
+            history.popover("schedules", words, titles)
         st.html(f"<p class='lab-note'>{escape(summaries[workload])} {escape(_device_line(device, words))}</p>")
         try:
             if values["text"] == OWN:
