@@ -141,9 +141,3 @@ def prefill_alone_s(plan: Plan, bench: Measuring, schedule: str, index: int, nam
     alone = Arrival(0.0, replace(plan.arrivals[index].request, index=0, output_tokens=1))
     steps = [r for r in bench.serve(plan, schedule, arrivals=[alone], name=name) if r["type"] == "step"]
     return (steps[-1]["end_ns"] - steps[0]["begin_ns"]) / 1e9
-
-
-def rotated(items: tuple, by: int) -> tuple:
-    """The same, beginning with another one each time."""
-    by %= len(items)
-    return items[by:] + items[:by]

@@ -159,8 +159,7 @@ class SchedulesScenario:
 
     def key(self) -> str:
         """The same for equal scenarios: runs with one key may be compared and found again."""
-        text = json.dumps(self.as_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return key_of(self.as_dict())
 
     def changed(self, changes: Mapping[str, object]) -> "SchedulesScenario":
         """A copy with settings changed by name; `kind.field` reaches into a group of requests ("long.prompt_tokens")."""
@@ -255,6 +254,11 @@ def parse_changes(pairs: list[str]) -> dict[str, object]:
         except (ValueError, RecursionError):  # not JSON, a number of thousands of digits, brackets without end
             changes[name.strip()] = text.split(",") if name.strip() == "schedules" else text
     return changes
+
+
+def key_of(record: dict) -> str:
+    """16 hexadecimal digits, the same for equal JSON-ready records, whatever the order of their names."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def new_run_id() -> str:

@@ -7,15 +7,21 @@ A point of a sweep is a `SchedulesScenario` of its own, so every check and every
 A file of `profiles/sweeps/` is the preset of a kind for each device class.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from engine.errors import LabError
-from engine.experiments.scenarios import MAX_TOTAL_TOKENS, SchedulesScenario, Workload, load_presets, preset_base, short
+from engine.experiments.scenarios import (
+    MAX_TOTAL_TOKENS,
+    SchedulesScenario,
+    Workload,
+    key_of,
+    load_presets,
+    preset_base,
+    short,
+)
 from engine.measure.metrics import LONG
 
 SWEEPS_DIR = Path(__file__).resolve().parents[2] / "profiles" / "sweeps"
@@ -100,11 +106,6 @@ class SweepScenario:
         return self.base.repeats
 
     @property
-    def num_requests(self) -> int:
-        """Of all points, one repeat."""
-        return sum(point.num_requests for point in self.points().values())
-
-    @property
     def total_tokens(self) -> int:
         """Of all points, one repeat; without the prompts that are measured alone."""
         return sum(point.total_tokens for point in self.points().values())
@@ -127,8 +128,7 @@ class SweepScenario:
 
     def key(self) -> str:
         """The same for equal sweeps, and never that of another experiment."""
-        text = json.dumps(self.as_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return key_of(self.as_dict())
 
     def changed(self, changes: Mapping[str, object]) -> "SweepScenario":
         """A copy with settings changed by name: `values`, and everything that `SchedulesScenario.changed` knows."""

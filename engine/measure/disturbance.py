@@ -36,8 +36,8 @@ _BUSY_FIELDS = ("user", "nice", "system", "irq", "softirq", "steal")  # guest ti
 class Sample:
     """Totals so far, in seconds. None where this machine does not tell.
 
-    num_cores: how many cores are watched. ran_s, waited_s: of the workers' threads. busy_s: of the watched cores, by anybody. own_s: CPU time of this process,
-    its children and the workers.
+    num_cores: how many physical cores are watched. ran_s, waited_s: of the workers' threads. busy_s: of the watched
+    cores, by anybody. own_s: CPU time of this process, its children and the workers.
     """
 
     at_s: float

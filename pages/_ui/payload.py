@@ -143,10 +143,10 @@ def _texts(result: dict, schedules: list[str]) -> dict:
 
 
 def _pieces_of(pieces: dict, schedule: str) -> list[str] | None:
-    """A schedule's pieces; null stands for those of the first schedule."""
+    """A schedule's pieces; null stands for those of the first schedule, which may be none at all (a refused request)."""
     if schedule not in pieces:
         return None
-    return pieces[schedule] if pieces[schedule] is not None else next((p for p in pieces.values() if p), [])
+    return pieces[schedule] if pieces[schedule] is not None else next(iter(pieces.values())) or []
 
 
 def _lengths(pieces: list[str]) -> str | list[int]:

@@ -5,11 +5,12 @@ Shows a shipped recording at once, a run while it is made, and its result when t
 
 import streamlit as st
 
+from engine.experiments.sweep_scenarios import KINDS
 from engine.service import client
 from pages._ui import parts, recordings, routes, run_panel, session, timeline
 from pages.schedules import form, sections, sweeps
 
-PARTS = ("run", "waiting", *sweeps.KINDS, "details")
+PARTS = ("run", "waiting", *KINDS, "details")
 PHASES = ("queued", "starting-workers", "measuring", "decomposing")
 
 words = session.words("schedules")
@@ -58,7 +59,7 @@ if not active and result is not None:
                 sections.run(result, src, words)
             elif part == "waiting":
                 sections.waiting(result, words, colors, touch=touch)
-            elif part in sweeps.KINDS:
+            elif part in KINDS:
                 sweeps.section(part, words, colors, touch=touch)
             else:
                 sections.details(result, src, words)

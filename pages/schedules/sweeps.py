@@ -14,7 +14,6 @@ from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
 from pages.schedules import million, sections, sweep_story
 
-KINDS = (CHUNK_SWEEP, BACKLOG)
 SLOTS = {CHUNK_SWEEP: "chunks", BACKLOG: "backlog"}
 PHASES = ("queued", "starting-workers", "measuring")
 # What a reader may change of each sweep; the rest is the preset's.
@@ -123,7 +122,7 @@ def _show(kind: str, result: dict, src: str, words: Words, colors: Palette, touc
     said = [words(key, **facts) for key, facts in story.sentences]
     sections.chart(story.figure, " ".join([words(f"{slot}.alt"), *said]), f"figure-{kind}")
     if said:  # of too few points nothing can be said
-        st.html("".join(f"<p class='lab-said'>{escape(text)}</p>" for text in said))
+        st.html("".join(f"<p class='lab-said'>{parts.prose(text)}</p>" for text in said))
     with st.expander(words("sweep.table")):
         st.html(parts.plain_table(story.head, story.rows, words(f"{slot}.title")))
         st.html(f"<p class='lab-note'>{escape(words(f'{slot}.table_what'))}</p>")

@@ -17,7 +17,7 @@ def cut(result: dict, known_s: dict[str, float | None]) -> dict:
         )
     pieces = {
         request: {
-            name: (by[name] or next(p for p in by.values() if p))[
+            name: (by[name] if by[name] is not None else next(iter(by.values())))[
                 : len(_request(schedules[name]["trace"], request)["token_s"])
             ]
             for name in known_s

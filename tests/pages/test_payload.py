@@ -121,6 +121,14 @@ def test_pieces_travel_as_one_text_with_their_lengths():
     assert texts["disaggregated"]["lengths"] == [40, 1]
 
 
+def test_a_request_that_got_no_text_is_not_given_that_of_another_schedule():
+    """Refused under the first two, it was served under the third only."""
+    result = small.result()
+    result["pieces"] = {"chat-0": {"unified": [], "chunked": None, "disaggregated": ["Noah", " built"]}}
+    texts = payload.timeline(result)["texts"]["chat-0"]["lanes"]
+    assert [texts[name]["text"] for name in ("unified", "chunked", "disaggregated")] == ["", "", "Noah built"]
+
+
 def test_without_pieces_a_text_has_no_moments():
     """A recording that did not note when text came must not pretend to know."""
     result = small.result()
