@@ -6,11 +6,19 @@ given: no scripts, no SVG, no event handlers are used here.
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from pages._ui.board import Line, verdict
 from pages._ui.palette import CATEGORIES
 from pages._ui.words import Words
+
+NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|%|kB|MB|GB|MiB|GiB|tok/s)(?![A-Za-z]))")
+
+
+def prose(text: str) -> str:
+    """A sentence in which no line ends between a number and its unit."""
+    return escape(NUMBER_AND_UNIT.sub("\u00a0", text))
 
 
 def badge(provenance: str, words: Words, detail: str = "") -> str:
@@ -127,7 +135,7 @@ def cards(entries: list[tuple[str, str, list[str]]]) -> str:
     """Cards side by side: (title, line under it, paragraphs)."""
     made = ""
     for title, under, paragraphs in entries:
-        body = "".join(f"<p>{escape(p)}</p>" for p in paragraphs)
+        body = "".join(f"<p>{prose(p)}</p>" for p in paragraphs)
         line = f"<p class='lab-quiet'>{escape(under)}</p>" if under else ""
         made += f"<section class='lab-card'><h3>{escape(title)}</h3>{line}{body}</section>"
     return f"<div class='lab-cards'>{made}</div>"

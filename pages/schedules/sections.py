@@ -96,7 +96,7 @@ def _source(result: dict, words: Words, choices: list[str]) -> None:
     if st.session_state.get(f"answered-{result['run_id']}"):
         st.html(f"<p class='lab-note'>{escape(words('source.answered'))}</p>")
     st.html(
-        f"<p class='lab-headline'>{escape(words(key, **facts))}</p>"
+        f"<p class='lab-headline'>{parts.prose(words(key, **facts))}</p>"
         + parts.races([x for x in found if any(c.value for c in x.cells)], words)
     )
 
@@ -196,6 +196,8 @@ def _gaps(result: dict, words: Words, colors: Palette, touch: bool) -> None:
     head, rows = gaps.table(result, words)
     chart(figure, words("gaps.alt", table="; ".join(", ".join(f"{h} {c}" for h, c in zip(head, row)) for row in rows)), "gaps")
     st.html(f"<p class='lab-note'>{escape(words('gaps.what'))}</p>")
+    if (repeats := result["manifest"]["scenario"]["repeats"]) > 1:
+        st.html(f"<p class='lab-note'>{escape(words('gaps.run', n=repeats))}</p>")
     with st.expander(words("gaps.table")):
         st.html(parts.plain_table(head, rows, words("section.gaps")))
 

@@ -77,7 +77,7 @@ def section(result: dict, words: Words) -> None:
             )
         found = kept(result, ttft, itl, share)
         right.html(_bars(found, words) + parts.badge(result["provenance"], words))
-        st.html(f"<p class='lab-note'>{escape(verdict(found, words))} {escape(words('slo.what'))}</p>")
+        st.html(f"<p class='lab-note'>{escape(' '.join(s for s in (verdict(found, words), sooner(found, words)) if s))} {escape(words('slo.what'))}</p>")
 
     draw()
 
@@ -93,17 +93,31 @@ def verdict(found: list[Kept], words: Words) -> str:
     return words("slo.best", names=", ".join(names), n=fmt.count(best), all=fmt.count(found[0].requests))
 
 
+def sooner(found: list[Kept], words: Words) -> str:
+    """That the highest goodput is not where most are kept: fewer, in less time. Else nothing."""
+    if not found:
+        return ""
+    highest = max(found, key=lambda k: k.goodput_rps)
+    if highest.met == max(k.met for k in found):
+        return ""
+    return words("slo.sooner", name=words(f"schedule.{highest.schedule}.short"), rate=_rate(highest))
+
+
+def _rate(kept: Kept) -> str:
+    return f"{kept.goodput_rps:.2f} req/s"
+
+
 def _bars(found: list[Kept], words: Words) -> str:
     most = max((k.goodput_rps for k in found), default=0.0) or 1.0
-    best = max((k.met for k in found), default=0)
+    best = max((k.goodput_rps for k in found), default=0.0)
     rows = ""
     for k in found:
         missed = words("slo.missed", first=fmt.count(k.late_first), gaps=fmt.count(k.late_gaps))
         rows += (
-            f"<div class='lab-goodput{' lab-best' if best and k.met == best else ''}'>"
+            f"<div class='lab-goodput{' lab-best' if best and k.goodput_rps == best else ''}'>"
             f"<b>{escape(words(f'schedule.{k.schedule}.name'))}</b>"
             f"<span class='lab-race-bar'><span style='width:{k.goodput_rps / most * 100:.1f}%'></span></span>"
-            f"<span class='lab-race-value'>{k.goodput_rps:.2f} req/s</span>"
+            f"<span class='lab-race-value'>{_rate(k)}</span>"
             f"<small>{escape(words('slo.met', n=fmt.count(k.met), all=fmt.count(k.requests)))} · {escape(missed)}</small></div>"
         )
     return f"<section class='lab-race'><h3>{escape(words('slo.goodput'))}</h3>{rows}</section>"

@@ -127,7 +127,7 @@ def _backlog(points: list[dict], words: Words, colors: Palette, touch: bool) -> 
     arrivals = max((len(p["ttft_s"]) for p in points), default=1)
     figure = charts.lines(
         series,
-        charts.Axis(words("backlog.x"), fmt.count, at=tuple(float(n) for n in range(1, arrivals + 1)), low=1.0),
+        charts.Axis(words("backlog.x"), fmt.count, at=tuple(float(n) for n in range(1, arrivals + 1))),
         charts.Axis(words("backlog.y"), fmt.seconds, fmt.tick),
         colors,
         touch=touch,

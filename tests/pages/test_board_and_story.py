@@ -33,6 +33,17 @@ def test_with_repeats_the_winner_must_beat_the_spread():
     assert [c.best for c in board.line(result, "itl_max_s").cells] == [False, False, True]
 
 
+def test_who_is_last_is_not_called_best_however_wide_its_runs():
+    """Seen in a recording: the last of the medians, with runs that reach the leader's, was winner and loser at once."""
+    result = small.result(repeats=3)
+    for name, value, spread in (("unified", 0.20, [0.1, 0.3]), ("chunked", 0.15, [0.14, 0.16]), ("disaggregated", 0.1, [0.09, 0.11])):
+        result["schedules"][name]["metrics"]["itl_max_s"] = value
+        result["schedules"][name]["spread"]["itl_max_s"] = spread
+    line = board.line(result, "itl_max_s")
+    assert [c.best for c in line.cells] == [False, False, True]
+    assert board.verdict(line) == ("verdict.wide", {"winners": ["disaggregated"], "loser": "unified"})
+
+
 def sentences(result, schedule):
     return [key for key, _ in story.costs(result)[schedule]]
 

@@ -81,3 +81,9 @@ def test_goodput_is_requests_over_the_runs_length():
 )
 def test_the_verdict_follows_the_numbers(promise, says):
     assert slo.verdict(slo.kept(small.result(), *promise), EN).startswith(says)
+
+
+def test_a_schedule_that_keeps_fewer_in_less_time_is_named():
+    most, sooner = slo.Kept("chunked", 0.4, 11, 11, 0, 0), slo.Kept("disaggregated", 0.6, 10, 11, 1, 0)
+    assert "Disaggregated (0.60 req/s)" in slo.sooner([most, sooner], EN)
+    assert slo.sooner([most], EN) == "" and slo.sooner([], EN) == ""
