@@ -33,7 +33,6 @@ class Series:
     markers: bool = True
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
-    axis: str = "y"
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,6 @@ class Axis:
     tick: Callable[[float], str] | None = None
     log: bool = False
     at: tuple[float, ...] | None = None
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,8 +124,7 @@ def _trace(s: Series, x: Axis, y: Axis, colors: Palette) -> dict:
 
 
 def _axis(axis: Axis, values: list[float], colors: Palette) -> dict:
-    low = axis.low if axis.low is not None else min(values, default=1.0)
-    high = axis.high if axis.high is not None else max(values, default=1.0)
+    low, high = min(values, default=1.0), max(values, default=1.0)
     if axis.log:
         low, high = max(low, 1e-9), max(high, 1e-9)
         pad = (math.log10(high / low) or 1) * 0.05
