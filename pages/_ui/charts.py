@@ -87,7 +87,7 @@ def lines(
     if touch:
         layout["margin"]["t"] = 40
     else:
-        layout["annotations"] += _end_labels(series, x, y, height, colors)
+        layout["annotations"] += _end_labels(series, x, y, layout, colors)
     return {"data": [_trace(s, x, y, colors) for s in series], "layout": layout}
 
 
@@ -195,15 +195,14 @@ def _draw_mark(layout: dict, mark: Mark, axis: Axis, colors: Palette) -> None:
     )
 
 
-def _end_labels(series: list[Series], x: Axis, y: Axis, height: int, colors: Palette) -> list[dict]:
+def _end_labels(series: list[Series], x: Axis, y: Axis, layout: dict, colors: Palette) -> list[dict]:
     """Each line's name at its right end, moved apart where two would cover each other."""
 
     def scaled(value: float) -> float:
         return math.log10(max(value, 1e-9)) if y.log else value
 
-    values = [scaled(v) for s in series for v in s.y]
-    span = (max(values, default=1.0) - min(values, default=0.0)) or 1.0
-    pixels = (height - 70) / span
+    low, high = layout["yaxis"]["range"]
+    pixels = (layout["height"] - layout["margin"]["t"] - layout["margin"]["b"]) / (high - low)
     found, last = [], -math.inf
     for s in sorted(series, key=lambda s: scaled(s.y[-1])):
         own = scaled(s.y[-1])

@@ -1,7 +1,5 @@
 """Line charts: every series can be told apart without colour, ticks carry units, labels do not cover each other."""
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,13 +23,16 @@ def test_lines_differ_in_colour_dash_and_marker(colors):
         assert len({look(t) for t in data}) == 5
 
 
-def test_end_labels_of_close_lines_are_moved_apart_and_stay_within_the_axis():
-    figure = charts.lines(series(4), COUNT, SECONDS, LIGHT, height=340)
-    labels = figure["layout"]["annotations"]
-    pixels = 270 / (math.log10(0.4 * 1.003) - math.log10(0.1))
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("y", [(0.1, 0.2, 0.4), (5.0, 5.0, 5.0)])
+def test_end_labels_of_close_lines_are_moved_apart_and_stay_within_the_axis(log, y):
+    """In the figure's own pixels: an axis from zero leaves lines that are nearly level no room of their own."""
+    figure = charts.lines(series(4, y), COUNT, charts.Axis("wait", fmt.seconds, log=log), LIGHT, height=340)
+    labels, layout = figure["layout"]["annotations"], figure["layout"]
+    low, high = layout["yaxis"]["range"]
+    pixels = (340 - layout["margin"]["t"] - layout["margin"]["b"]) / (high - low)
     places = sorted(a["y"] * pixels + a["yshift"] for a in labels)
     assert all(b - a >= charts.LABEL_PX - 1 for a, b in zip(places, places[1:]))
-    low, high = figure["layout"]["yaxis"]["range"]
     assert all(low <= a["y"] <= high for a in labels)
 
 
