@@ -149,9 +149,9 @@ def _picture(result: dict, src: str, words: Words) -> None:
         return
     seen = {bar.category for lane in view.lanes for track in lane.tracks for bar in track.bars}
     shown = tuple(c for c in CATEGORIES if c in seen)
-    if (repeats := result["manifest"]["scenario"]["repeats"]) > 1:
-        st.html(f"<p class='lab-note'>{escape(words('span.drawn', n=repeats))}</p>")
-    st.html(parts.legend(words, shown))
+    repeats = result["manifest"]["scenario"]["repeats"]
+    drawn = f"<p class='lab-note'>{escape(words('span.drawn', n=repeats))}</p>" if repeats > 1 else ""
+    st.html(f"<div class='lab-above'>{parts.legend(words, shown)}{drawn}</div>")
     timeline.show(f"./lab/timeline/{src}", words, alt=alt.timeline_alt(view, result, words), key="timeline")
     _table(view, words)
     st.markdown(words.part("read"))
