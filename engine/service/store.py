@@ -167,10 +167,11 @@ class Store:
         for run_id, path in there.items():
             if run_id in indexed:
                 continue
+            job = self.job(run_id)  # of a service that was killed before it wrote the row
             try:
-                row = _row(files.read_result(path), path, "")
-            except (LabError, OSError):
-                continue  # damaged or just deleted: its link tells
+                row = _row(files.read_result(path), path, job.browser if job else "")
+            except Exception:  # damaged or just deleted: its link tells; whatever it is, the others are taken in
+                continue
             self._index.write(lambda connection, row=row: _insert_missing(connection, [{**row, "id": run_id}]))
             adopted += 1
         if lost := indexed - there.keys():

@@ -242,6 +242,24 @@ class TestIndex:
         store.adopt()
         assert {run.id for run in store.runs()} == {name_of(2), name_of(3)}
 
+    @pytest.mark.parametrize(
+        "odd",
+        [{"manifest": {"versions": [1]}}, {"run_id": "\x00"}, {"schedules": [1], "points": [{}]}, {"manifest": {"duration_s": 10**400}}],
+        ids=["versions", "name", "points", "time"],
+    )
+    def test_whatever_lies_in_the_folder_does_not_stop_the_adoption(self, store, home, odd):
+        """The service used to end with it, at every start: nothing could be measured any more."""
+        (home / "runs" / f"{name_of(1)}.json").write_text(json.dumps({**RESULT, **odd}))
+        files.write_result(store.folder, result(name_of(2)))
+        store.adopt()
+        assert name_of(2) in {run.id for run in store.runs()}
+
+    def test_an_adopted_run_is_still_its_browsers(self, store):
+        """The service was killed between file and row: the reader's own list must have the run."""
+        store.put_job(name_of(1), browser=hashed("a"), kind="schedules", scenario={}, app="")
+        files.write_result(store.folder, result(name_of(1)))
+        assert store.adopt() == 1 and [run.id for run in store.runs(hashed("a"))] == [name_of(1)]
+
     @pytest.mark.parametrize("damage", ["deleted", "cut", "garbage", "middle", "empty", "older"])
     def test_a_damaged_index_is_put_aside_and_made_again(self, store, home, capfd, damage):
         """It used to hold nothing that the files do not tell; losing it must not lose a result, nor a pin."""
