@@ -77,7 +77,8 @@ def section(result: dict, words: Words) -> None:
             )
         found = kept(result, ttft, itl, share)
         right.html(_bars(found, words) + parts.badge(result["provenance"], words))
-        st.html(f"<p class='lab-note'>{escape(' '.join(s for s in (verdict(found, words), sooner(found, words)) if s))} {escape(words('slo.what'))}</p>")
+        said = " ".join(s for s in (verdict(found, words), sooner(found, words)) if s)
+        st.html(f"<p class='lab-said'>{parts.prose(said)}</p><p class='lab-note'>{escape(words('slo.what'))}</p>")
 
     draw()
 
