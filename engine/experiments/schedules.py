@@ -155,7 +155,7 @@ def _decompose(plan: Plan, bench: Measuring, runs: dict, progress: Progress) -> 
         for place, schedule in enumerate(_rotated(("unified", "chunked"), repeat)):
             done = (repeat + place / 2) / plan.scenario.repeats
             progress("decomposing", done, schedule=schedule)
-            seconds[schedule].append(prefill_alone_s(plan, bench, schedule, index))
+            seconds[schedule].append(prefill_alone_s(plan, bench, schedule, index, name="alone"))
     whole, chunked = median(seconds["unified"]), median(seconds["chunked"])
     return {
         "chunk_tokens": plan.scenario.chunk_tokens,

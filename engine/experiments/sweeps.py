@@ -27,7 +27,7 @@ from engine.experiments.measuring import (
 from engine.experiments.plan import Plan, check_fits, plan_for, set_up
 from engine.experiments.scenarios import new_run_id
 from engine.experiments.sweep_scenarios import CHUNK_SWEEP, WHOLE, SweepScenario
-from engine.formulas.flops import highest_rate_per_s, load, wait_growth_s
+from engine.formulas.queueing import highest_rate_per_s, load, wait_growth_s
 from engine.measure.metrics import median_of, summarize, ttft_s
 from engine.measure.trace import build_trace
 from engine.serving.cluster import Cluster

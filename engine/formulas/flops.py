@@ -1,4 +1,4 @@
-"""What a prefill costs to compute, how long that takes, and how many one can take on. Two operations per multiply-add.
+"""What a prefill costs to compute, and how long that takes. Two operations per multiply-add.
 
     matrices    2 x weights x L                      every weight is used once for every token
     attention   4 x L^2 x heads x head_dim x layers  scores and weighted values; half of it under the causal mask, if
@@ -33,19 +33,3 @@ def attention_flops(layers: int, heads: int, head_dim: int, tokens: int, *, caus
 def compute_s(flops: float, flops_per_s: float, *, utilisation: float = 1.0, devices: int = 1) -> float:
     """Seconds on devices that share the work evenly, each at this share of its peak. A lower bound at utilisation 1."""
     return flops / (flops_per_s * utilisation * devices)
-
-
-def load(arrivals_per_s: float, service_s: float, *, servers: int = 1) -> float:
-    """Offered work over capacity (the utilisation rho of queueing theory). Above 1 the queue grows as long as it lasts."""
-    return arrivals_per_s * service_s / servers
-
-
-def highest_rate_per_s(service_s: float, *, servers: int = 1) -> float:
-    """Arrivals per second at a load of 1: nothing that arrives faster for good can be served."""
-    return servers / service_s
-
-
-def wait_growth_s(spacing_s: float, service_s: float, *, servers: int = 1) -> float:
-    """How much longer each arrival waits than the one before, once all servers are busy: spacing x (load - 1), at
-    least 0."""
-    return spacing_s * max(0.0, load(1 / spacing_s, service_s, servers=servers) - 1)

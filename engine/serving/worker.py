@@ -100,7 +100,7 @@ class Worker:
         cores = settings.get("cores")
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)  # before torch starts its threads, which inherit it
-        os.nice(YIELDING)
+        os.nice(YIELDING)  # for good: a worker has no other work
         import torch
 
         from engine.model.load import load_model

@@ -1,4 +1,4 @@
-"""The backlog computed for what cannot be measured here: one prefill of up to a million tokens, and the pace it allows."""
+"""The backlog computed for what cannot be measured here: one prefill of up to a million tokens, and the rate it allows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from html import escape
 import streamlit as st
 
 from engine import profiles
-from engine.formulas.flops import compute_s, highest_rate_per_s
+from engine.formulas.flops import compute_s
+from engine.formulas.queueing import highest_rate_per_s
 from pages._ui import charts, fmt, parts
 from pages._ui.palette import Palette
 from pages._ui.words import Words
@@ -28,9 +29,9 @@ class Prefill:
     attention_share: float
 
     @property
-    def spacing_s(self) -> float:
-        """Seconds between arrivals at which the load is 1."""
-        return 1 / highest_rate_per_s(self.seconds)
+    def most_per_hour(self) -> float:
+        """Prompts per hour at which the load is 1."""
+        return 3600 * highest_rate_per_s(self.seconds)
 
 
 def prefill(model: profiles.ModelProfile, device: profiles.DeviceProfile, tokens: int, devices: int, utilisation: float) -> Prefill:
@@ -78,10 +79,14 @@ def _outcome(model, device, tokens: int, count: int, share: float, words: Words)
     found = prefill(model, device, tokens, count, share)
     numbers = [
         (words("million.seconds"), _time(found.seconds)),
-        (words("million.pace"), words("million.every", time=_time(found.spacing_s))),
+        (words("million.pace"), words("million.per_hour", n=f"{found.most_per_hour:,.1f}")),
         (words("million.share"), fmt.share(found.attention_share)),
-        (words("million.kv"), fmt.bytes_(model.kv_bytes_per_token() * tokens)),
+        (words("million.kv"), fmt.bytes_(kv := model.kv_bytes_per_token() * tokens)),
     ]
+    needed, there = model.weight_bytes() + kv, count * device.usable_bytes
+    fits = words(
+        "million.fits" if needed <= there else "million.too_large", needed=fmt.bytes_(needed), there=fmt.bytes_(there)
+    )
     formula = words(
         "million.formula",
         params=fmt.count(model.matrix_parameters),
@@ -94,7 +99,8 @@ def _outcome(model, device, tokens: int, count: int, share: float, words: Words)
         rate=fmt.power(device.bf16_flops_per_s),
         utilisation=fmt.share(share),
     )
-    return parts.figures(numbers) + f"<p class='lab-note'>{parts.badge('computed', words)} {escape(formula)}</p>"
+    badge = parts.badge("computed", words)
+    return f"{parts.figures(numbers)}<p class='lab-said'>{escape(fits)}</p><p class='lab-note'>{badge} {escape(formula)}</p>"
 
 
 def _time(seconds: float) -> str:

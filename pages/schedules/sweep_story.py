@@ -60,7 +60,7 @@ def _chunks(points: list[dict], words: Words, colors: Palette, touch: bool) -> S
         series, charts.Axis(words("chunks.x"), fmt.count, log=True, at=x), charts.Axis(words("chunks.y"), fmt.seconds, fmt.tick, log=True), colors,
         touch=touch, height=400, marks=marks,
     )  # fmt: skip
-    head = [words(f"chunks.{k}") for k in ("x", "n", "ttft", "gap", "alone", "sharing", "rate")]
+    head = [words(f"chunks.{k}") for k in ("x", "n", "ttft", "gap", "alone", "cutting", "sharing", "rate")]
     return Story(figure, head, [_chunk_row(p, words) for p in points], _chunk_sentences(cut, whole))
 
 
@@ -68,14 +68,20 @@ def _chunk_row(p: dict, words: Words) -> list[str]:
     m = p["metrics"]
     size = words("chunks.whole") if p["value"] == WHOLE else fmt.count(p["chunk_tokens"])
     return [
-        size,
+        _marked(size, p, words),
         fmt.count(p["chunks"]),
         fmt.seconds(m["ttft_s"]),
         fmt.seconds(m["itl_max_s"]),
         fmt.seconds(p["alone_s"]),
+        fmt.seconds(p["kernel_cost_s"]),
         fmt.seconds(p["scheduling_cost_s"]),
         fmt.rate(m.get("throughput_tokens_per_s")),
     ]
+
+
+def _marked(name: str, point: dict, words: Words) -> str:
+    """A point's name; with a word if the machine was busy with other things while it was measured."""
+    return f"{name} ({words('sweep.disturbed')})" if point.get("disturbed") else name
 
 
 def _chunk_sentences(cut: list[dict], whole: dict | None) -> list[Sentence]:
@@ -98,12 +104,13 @@ def _chunk_sentences(cut: list[dict], whole: dict | None) -> list[Sentence]:
     ]
     # The uncut prompt is one chunk, so n chunks are n - 1 more.
     counted = [p for p in cut if p["chunks"] >= ENOUGH_CHUNKS]
-    prices = [(p["metrics"]["ttft_s"] - base) / (p["chunks"] - 1) for p in counted]
-    if prices and min(prices) > 0:
-        straight = max(prices) / min(prices) <= STRAIGHT
-        facts = {"low": fmt.seconds(min(prices)), "high": fmt.seconds(max(prices)), "least": fmt.count(min(p["chunks"] for p in counted))}
-        found.append(("chunks.straight" if straight else "chunks.bent", facts))
-    elif prices:
+    prices = {p["chunks"]: (p["metrics"]["ttft_s"] - base) / (p["chunks"] - 1) for p in counted}
+    paid = {n: price for n, price in prices.items() if price > 0}
+    if len(paid) > 1:
+        low, high = min(paid.values()), max(paid.values())
+        facts = {"low": fmt.seconds(low), "high": fmt.seconds(high), "least": fmt.count(min(paid))}
+        found.append(("chunks.straight" if high / low <= STRAIGHT else "chunks.bent", facts))
+    if len(paid) < len(prices):
         found.append(("chunks.free", {}))
     rates = [p["metrics"]["throughput_tokens_per_s"] for p in [*cut, whole]]
     kind = "chunks.rates" if min(rates) >= max(rates) * SAME_RATE else "chunks.rates_differ"
@@ -139,7 +146,7 @@ def _backlog(points: list[dict], words: Words, colors: Palette, touch: bool) -> 
 
 def _backlog_row(p: dict, words: Words) -> list[str]:
     return [
-        fmt.count(p["prompt_tokens"]),
+        _marked(fmt.count(p["prompt_tokens"]), p, words),
         fmt.seconds(p["alone_s"]),
         f"{p['capacity_prompts_per_s']:.2f}/s",
         f"{p['load']:.2f}",
@@ -166,7 +173,7 @@ def _backlog_sentences(points: list[dict]) -> list[Sentence]:
     }
     close = abs(last["wait_slope_s"] - last["theory_slope_s"]) <= CLOSE * max(last["theory_slope_s"], 1e-9)
     found: list[Sentence] = [("backlog.wall_close" if close else "backlog.wall", facts)]
-    if calm:
+    if calm and calm[-1]["load"] < growing[0]["load"]:  # else noise has shuffled the points
         pair = {"calm": f"{calm[-1]['load']:.2f}", "growing": f"{growing[0]['load']:.2f}"}
         found.insert(0, ("backlog.between", pair))
         if calm[-1]["load"] > 1:

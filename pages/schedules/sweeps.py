@@ -35,7 +35,7 @@ def section(kind: str, words: Words, colors: Palette, *, touch: bool) -> None:
     result = run_panel.result_of(status, run, kind, words)
     with panel:
         if status is not None and status.active:
-            run_panel.watch(run, words, PHASES)
+            run_panel.watch(run, words, PHASES, point=f"{slot}.point")
         else:
             _form(kind, words, result["manifest"]["scenario"] if result else None)
     src = result["run_id"] if result else None
@@ -116,6 +116,8 @@ def _show(kind: str, result: dict, src: str, words: Words, colors: Palette, touc
             if st.button(words("source.back"), type="tertiary", key=f"to-recording-{kind}"):
                 session.show_run(None, slot)
                 st.rerun()
+    if st.session_state.get(f"answered-{result['run_id']}"):
+        st.html(f"<p class='lab-note'>{escape(words('source.answered'))}</p>")
     if sentence := sections.disturbance(result, words):
         st.html(parts.notice(words("disturbed.title"), sentence, kind="info"))
     story = sweep_story.tell(result, words, colors, touch)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pages._ui import payload
+from pages._ui import fmt, payload
 from pages._ui.timeline import spoken
 from pages._ui.words import Words
 from tests.pages import partial, small
@@ -423,6 +423,18 @@ def test_a_phone_in_korean_has_everything_within_its_width(opened):
     page.touchscreen.tap(box["x"] + 200, box["y"] + 46 + 34 + 10)
     page.locator(".tl-tip").first.wait_for(state="visible")
     assert "프리필(prefill)" in page.locator(".tl-tip").first.inner_text()
+
+
+def test_numbers_read_as_on_the_rest_of_the_page(opened):
+    """Two formatters for one page: they must not say "120.0 s" here and "120 s" there."""
+    page = opened([payload.timeline(small.result())])
+    values = [0, 4e-6, 0.0004, 0.0006, 0.0099, 0.00996, 0.42, 0.9994, 0.9996, 1, 9.994, 9.996, 42.06, 99.94, 99.96, 120, 1234.4]
+    sizes = [0, 12, 999, 1000, 46_080, 999_400, 999_600, 121e6, 1.07e9, 2.5e12]
+    found = page.evaluate(
+        "async ([s, b]) => { const n = await import('/static/timeline/numbers.js'); return [s.map(n.seconds), b.map(n.bytes)]; }",
+        [values, sizes],
+    )
+    assert found == [[fmt.seconds(v) for v in values], [fmt.bytes_(v) for v in sizes]]
 
 
 def test_taken_from_the_page_it_stops(opened):

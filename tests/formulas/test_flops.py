@@ -8,12 +8,10 @@ from engine import profiles
 from engine.formulas.flops import (
     attention_flops,
     compute_s,
-    highest_rate_per_s,
-    load,
     matrix_flops,
     matrix_parameters,
-    wait_growth_s,
 )
+from engine.formulas.queueing import highest_rate_per_s
 from engine.model.catalog import CATALOG
 
 A100 = 312e12
@@ -78,16 +76,6 @@ def test_seconds_fall_with_devices_and_utilisation(flops, rate, utilisation, dev
     seconds = compute_s(flops, rate, utilisation=utilisation, devices=devices)
     assert seconds == pytest.approx(compute_s(flops, rate) / utilisation / devices)
     assert compute_s(flops, rate, devices=devices) <= seconds * (1 + 1e-12)
-
-
-@given(st.floats(0.001, 1000.0), st.floats(0.001, 1000.0), st.integers(1, 100))
-def test_the_wall_is_at_a_load_of_one(spacing_s, service_s, servers):
-    """At the highest rate the load is one; the wait grows only beyond it, and by what is left over at each arrival."""
-    assert load(highest_rate_per_s(service_s, servers=servers), service_s, servers=servers) == pytest.approx(1)
-    grown = wait_growth_s(spacing_s, service_s, servers=servers)
-    assert grown == pytest.approx(max(0.0, service_s / servers - spacing_s), abs=1e-9)
-    assert wait_growth_s(spacing_s, 2 * service_s, servers=servers) >= grown
-    assert wait_growth_s(spacing_s, service_s, servers=servers + 1) <= grown
 
 
 def test_a_million_tokens_on_a_device():

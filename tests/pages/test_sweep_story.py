@@ -45,6 +45,8 @@ def test_a_constant_price_per_chunk_is_a_straight_line_and_another_is_not():
     assert "chunks.straight" in keys(chunk_sweep())
     assert "chunks.bent" in keys(chunk_sweep(lambda n: 0.3 / n**0.8))
     assert "chunks.free" in keys(chunk_sweep(lambda n: -0.01))
+    both = keys(chunk_sweep(lambda n: -0.01 if n == 4 else 0.05))  # one size lost in noise does not silence the rest
+    assert "chunks.free" in both and "chunks.straight" in both
 
 
 def test_the_small_chunk_is_told_with_its_numbers():
@@ -75,6 +77,16 @@ def test_the_wall_is_where_waits_begin_to_grow():
     assert [row[-1] for row in story.rows] == ["no", "no", "yes"]
 
 
+def test_points_that_noise_has_shuffled_get_no_wall_between_them():
+    assert "backlog.between" not in keys(backlog((128, 0.5, 0.2), (256, 0.9, 0.0), (512, 1.8, 0.4)))
+
+
+def test_a_disturbed_point_is_marked():
+    result = backlog((128, 0.5, 0.0), (512, 1.8, 0.4))
+    result["points"][1]["disturbed"] = True
+    assert [row[0] for row in sweep_story.tell(result, EN, LIGHT, False).rows] == ["128", "512 (disturbed)"]
+
+
 def test_a_growth_that_theory_does_not_tell_is_not_called_close():
     assert keys(backlog((512, 1.8, 0.1))) == ["backlog.wall"]
 
@@ -97,4 +109,4 @@ def test_a_million_tokens_as_the_claims_table_has_them():
     found = million.prefill(model, device, 131_072, 1, 1.0)
     assert found.seconds == pytest.approx(72 + 57.5, rel=0.01)
     assert found.attention_share == pytest.approx(72 / 129.5, rel=0.01)
-    assert million.prefill(model, device, 131_072, 4, 0.5).spacing_s == pytest.approx(found.seconds / 2)
+    assert million.prefill(model, device, 131_072, 4, 0.5).most_per_hour == pytest.approx(3600 * 2 / found.seconds)

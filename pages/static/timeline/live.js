@@ -7,7 +7,7 @@ const LONGEST_WAIT_MS = 15000;
 // Drawn this long after it happened, so that it grows evenly although news come once a second.
 const BEHIND_S = 1.2;
 const LEAP_S = 6;
-const OVER = ["done", "failed", "cancelled"];
+const OVER = ["done", "failed", "cancelled", "unknown"];
 
 /** Asks until the run is over or stop() is called. got(payload): all that is known; trouble(seconds until the next try | null). */
 export class Feed {
@@ -28,29 +28,34 @@ export class Feed {
     clearTimeout(this.timer);
     if (this.stopped || this.asking || document.hidden) return;
     this.asking = true;
+    let news = null;
     try {
       const url = new URL(this.address, document.baseURI);
       const have = this.known?.lanes.filter((lane) => lane.complete).map((lane) => lane.schedule) ?? [];
       url.searchParams.set("have", have.join(","));
       const answer = await fetch(url, { headers: { accept: "application/json" } });
       if (!answer.ok) throw new Error(String(answer.status));
-      const news = await answer.json();
-      if (this.stopped) return;
-      this.failures = 0;
-      this.trouble(null);
-      this.state = news.state ?? "running";
-      // Without lanes there is nothing new: the run has not begun, or all that is complete is here.
-      if (news.lanes?.length) this.known = merge(this.known, news);
-      this.got(this.known ?? { lanes: [], span: [0, 0], focus: null, ...news });
+      news = await answer.json();
     } catch {
-      if (this.stopped) return;
       this.failures += 1;
-      this.trouble(this.#wait() / 1000);
     } finally {
       this.asking = false;
     }
+    if (this.stopped) return;
+    if (news) this.#take(news);
+    else this.trouble(this.#wait() / 1000);
     if (OVER.includes(this.state)) this.stop();
     else this.timer = setTimeout(() => this.#ask(), this.#wait());
+  }
+
+  /** What an answer says; a fault in drawing it is none of the connection's. */
+  #take(news) {
+    this.failures = 0;
+    this.trouble(null);
+    this.state = news.state ?? "running";
+    // Without lanes there is nothing new: the run has not begun, or all that is complete is here.
+    if (news.lanes?.length) this.known = merge(this.known, news);
+    this.got(this.known ?? { lanes: [], span: [0, 0], focus: null, ...news });
   }
 
   #wait() {

@@ -1,4 +1,4 @@
-// Numbers as people read them, always with their unit; equal to pages/_ui/fmt.py.
+// Numbers as people read them, always with their unit; equal to pages/_ui/fmt.py (a browser test compares them).
 
 /** 0.0423 -> "42 ms"; 2.2134 -> "2.21 s". */
 export function seconds(value) {
@@ -8,7 +8,8 @@ export function seconds(value) {
   if (value < 0.0005) return `${(value * 1e6).toFixed(0)} µs`;
   if (value < 0.00995) return `${(value * 1e3).toFixed(1)} ms`;
   if (value < 0.9995) return `${(value * 1e3).toFixed(0)} ms`;
-  return value < 9.995 ? `${value.toFixed(2)} s` : `${value.toFixed(1)} s`;
+  if (value < 9.995) return `${value.toFixed(2)} s`;
+  return value < 99.95 ? `${value.toFixed(1)} s` : `${count(value)} s`;
 }
 
 /** A moment of the run: "7.38 s", always with the same number of digits. */
@@ -24,7 +25,7 @@ export function count(value) {
 /** 121e6 -> "121 MB". */
 export function bytes(value) {
   for (const [limit, unit] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) {
-    if (value >= limit) return `${value / limit < 1000 ? trimmed(value / limit) : count(value / limit)} ${unit}`;
+    if (value >= limit) return `${value / limit < 999.5 ? trimmed(value / limit) : count(value / limit)} ${unit}`;
   }
   return `${value.toFixed(0)} B`;
 }
