@@ -157,14 +157,14 @@ def test_nothing_is_shown_after_the_end_of_text(monkeypatch):
 
 
 def test_every_serving_is_judged(monkeypatch):
-    """One disturbed run of nine makes the result disturbed, and the page can say which; the limits stand beside it."""
-    shares = iter([0.0, 0.0, 0.3, 0.0, 0.0, 0.0])
+    """One disturbed run makes the result disturbed, and the page can say which; the long prompt alone is judged as well."""
+    shares = iter([0.0, 0.0, 0.3, *[0.0] * 7])
     monkeypatch.setattr(disturbance, "judge", lambda begin, end: disturbance.verdict(0.01, next(shares)))
     found = run(scenario=BASE.changed({"repeats": 2}))["disturbance"]
     assert found["disturbed"] is True and found["waited_share"] == 0.01 and found["others_cpu_share"] == 0.3
     assert found["limit"] == disturbance.LIMITS
     assert {schedule: [each["disturbed"] for each in runs] for schedule, runs in found["schedules"].items()} == {
-        "unified": [False, False], "chunked": [False, False], "disaggregated": [True, False]
+        "unified": [False, False], "chunked": [False, False], "disaggregated": [True, False], "alone": [False] * 4
     }  # fmt: skip
 
 
