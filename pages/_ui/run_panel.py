@@ -80,10 +80,11 @@ def result_of(status: client.Status | None, run: str | None, kind: str, words: W
     return None
 
 
-def watch(run: str, words: Words, phases: tuple[str, ...]) -> None:
+def watch(run: str, words: Words, phases: tuple[str, ...], *, point: str = "phase.point") -> None:
     """The progress of a run: its place in the queue, its phase, how far it is, and for who started it a way to stop it.
 
     phases: those this kind of run goes through, in order.
+    point: the key of the words for a point of a sweep.
     """
     own = client.status(run, browser=session.browser()).own
 
@@ -98,7 +99,7 @@ def watch(run: str, words: Words, phases: tuple[str, ...]) -> None:
             st.rerun()
         st.html(_steps(status, words, phases))
         with st.container(horizontal=True, vertical_alignment="bottom", key=f"lab-progress-{run[:6]}"):
-            text = " · ".join([_doing(status, words), *_times(status, words)])
+            text = " · ".join([_doing(status, words, point), *_times(status, words)])
             st.progress(min(max(status.done, 0.0), 1.0), text=text, width="stretch")
             if status.own and st.button(words("run.cancel"), key=f"cancel-{run}"):
                 client.cancel(run, browser=session.browser())
@@ -149,25 +150,25 @@ def _watch_fetch(job: str, words: Words, key: str) -> None:
     progress()
 
 
-def _doing(status: client.Status, words: Words) -> str:
+def _doing(status: client.Status, words: Words, point: str) -> str:
     """The present phase in words, with what it works on."""
     if status.state == "queued":
         return words("run.queued", ahead=status.place) if status.place else words("phase.queued")
     facts = status.facts or {}
     text = words(f"phase.{status.phase}", **facts) if status.phase else ""
-    if status.phase == "measuring" and (what := _measured(facts, words)):
+    if status.phase == "measuring" and (what := _measured(facts, words, point)):
         if facts.get("repeats", 1) > 1:
             what = words("phase.repeat", what=what, repeat=facts["repeat"], repeats=facts["repeats"])
         text += f": {what}"
     return text
 
 
-def _measured(facts: dict, words: Words) -> str | None:
+def _measured(facts: dict, words: Words, point: str) -> str | None:
     """The schedule, or the point of a sweep, that is being measured."""
     if facts.get("schedule"):
         return words(f"schedule.{facts['schedule']}.name")
     if "point" in facts:
-        return words("phase.point", point=fmt.count(facts["point"])) if facts["point"] else words("phase.whole")
+        return words(point, point=fmt.count(facts["point"])) if facts["point"] else words("phase.whole")
     return None
 
 
