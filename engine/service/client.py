@@ -207,9 +207,10 @@ class Client:
         path = files.path_of(self.store.folder, run_id)
         return _load(path) if path else None
 
-    def runs(self, browser: str | None, limit: int = 20) -> list[StoredRun]:
-        """The runs a browser measured or was answered with, newest first; None: everybody's. Raises "store-busy"."""
-        return self.store.runs(None if browser is None else hashed(browser), limit)
+    def runs(self, browser: str | None, limit: int = 20, kind: str | None = None) -> list[StoredRun]:
+        """The runs (of a kind) a browser measured or was answered with, newest first; None: everybody's. Raises
+        "store-busy"."""
+        return self.store.runs(None if browser is None else hashed(browser), limit, kind)
 
     def stored(self, run_id: str) -> StoredRun | None:
         """What the index says of a run; None if it is not here. Raises LabError("store-busy")."""
@@ -461,9 +462,9 @@ def result(run_id: str) -> dict | None:
     return _client.result(run_id)
 
 
-def runs(browser: str, limit: int = 20) -> list[StoredRun]:
+def runs(browser: str, limit: int = 20, kind: str | None = None) -> list[StoredRun]:
     """See `Client.runs`."""
-    return _client.runs(browser, limit)
+    return _client.runs(browser, limit, kind)
 
 
 def stored(run_id: str) -> StoredRun | None:

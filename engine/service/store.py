@@ -118,9 +118,11 @@ class Store:
         """The index's row of a run."""
         return next(iter(self._runs(select(RUNS).where(RUNS.c.id == run_id))), None)
 
-    def runs(self, browser: str | None = None, limit: int = 20) -> list[StoredRun]:
-        """The newest first: all of them, or those that one browser (its hash) measured or was answered with."""
+    def runs(self, browser: str | None = None, limit: int = 20, kind: str | None = None) -> list[StoredRun]:
+        """The newest first: all (of a kind), or those that one browser (its hash) measured or was answered with."""
         query = select(RUNS).order_by(RUNS.c.seq.desc()).limit(limit)
+        if kind is not None:
+            query = query.where(RUNS.c.kind == kind)
         if browser is not None:
             answered = select(JOBS.c.result_id).where(JOBS.c.browser == browser, JOBS.c.answered)
             query = query.where((RUNS.c.browser == browser) | RUNS.c.id.in_(answered))

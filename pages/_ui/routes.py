@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -24,6 +26,9 @@ RECORDED = "recorded:"
 # A stored run never changes; what is drawn of it may, with the next version of the lab.
 KEEP = "private, max-age=600"
 NEVER = "no-store"
+LIVE_KEPT = 8
+_made: dict[tuple, bytes] = {}
+_making = threading.Lock()
 
 
 def timeline(request: Request) -> Response:
@@ -44,12 +49,7 @@ def live(request: Request) -> Response:
         status, found = client.status(job), client.live(job)
     except LabError as error:
         return _failed(error)
-    shown: dict = {"lanes": [], "texts": {}, "planned": []}
-    if found is not None:
-        new = {name: lane for name, lane in found["schedules"].items() if not (lane["complete"] and name in have)}
-        shown = payload.timeline({**found, "schedules": new})
-    shown |= {"live": True, "state": status.state, "version": found["version"] if found else 0}
-    return _json(request, gzip.compress(_dump(shown), 1), NEVER)
+    return _json(request, _packed_live(found, status.state, have), NEVER)
 
 
 def run_file(request: Request) -> Response:
@@ -108,6 +108,26 @@ def _traced(name: str) -> dict:
 @lru_cache(maxsize=64)
 def _packed_timeline(name: str, _version: int) -> bytes:
     return gzip.compress(_dump(payload.timeline(_traced(name))), 6)
+
+
+def _packed_live(found: dict | None, state: str, have: list[str]) -> bytes:
+    """The live payload, made once for all that ask within a second for the same: a class that watches costs as little as
+    one reader, and disturbs what it watches as little."""
+    if found is None:
+        return gzip.compress(_dump({"lanes": [], "texts": {}, "planned": [], "live": True, "state": state, "version": 0}))
+    new = {name: lane for name, lane in found["schedules"].items() if not (lane["complete"] and name in have)}
+    key = (found["run_id"], found["version"], tuple(new), state, int(time.monotonic()))
+    with _making:
+        if key not in _made:
+            _made[key] = _live_payload({**found, "schedules": new}, state)
+            for old in list(_made)[:-LIVE_KEPT]:
+                del _made[old]
+        return _made[key]
+
+
+def _live_payload(found: dict, state: str) -> bytes:
+    shown = {**payload.timeline(found), "live": True, "state": state, "version": found["version"]}
+    return gzip.compress(_dump(shown), 1)
 
 
 def _json(request: Request, packed: bytes, cache: str) -> Response:

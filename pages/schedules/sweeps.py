@@ -9,7 +9,7 @@ import streamlit as st
 from engine.errors import LabError
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario, sweep_for
 from engine.service import client
-from pages._ui import errors, parts, recordings, routes, run_panel, session
+from pages._ui import errors, history, parts, recordings, routes, run_panel, session
 from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
 from pages.schedules import million, sections, sweep_story
@@ -67,6 +67,7 @@ def _form(kind: str, words: Words, shown: dict | None) -> None:
             with st.popover(words("run.numbers")):
                 changes = _numbers(kind, start, words)
             place = st.container(width="content")
+            history.popover(kind, words, {kind: words(f"part.{kind}")}, SLOTS[kind])
         try:
             scenario = base.changed({**changes, "repeats": repeats})
         except LabError as error:

@@ -50,6 +50,7 @@ def client(monkeypatch):
     made = Client()
     monkeypatch.setattr(routes, "client", made)
     routes._packed_timeline.cache_clear()
+    routes._made.clear()
     return made
 
 
@@ -113,6 +114,21 @@ def test_complete_lanes_are_sent_once_and_growing_ones_always():
     assert headers["cache-control"] == "no-store"
     assert [lane["schedule"] for lane in found["lanes"]] == ["chunked", "disaggregated"]
     assert found["live"] and found["state"] == "running" and found["version"] == 7
+
+
+def test_a_class_that_watches_costs_as_little_as_one(monkeypatch):
+    """Thirty readers ask every second; what they watch must not be disturbed thirty times."""
+    made = []
+    monkeypatch.setattr(routes.payload, "timeline", lambda found: made.append(1) or {"lanes": []})
+    monkeypatch.setattr(routes.time, "monotonic", lambda: 5.0)
+    routes._made.clear()
+    for _ in range(30):
+        read("/lab/live/job")
+    assert len(made) == 1
+    monkeypatch.setattr(routes.time, "monotonic", lambda: 6.0)  # the clock of the run goes on between its records
+    read("/lab/live/job")
+    read("/lab/live/job", query=b"have=unified")
+    assert len(made) == 3 and len(routes._made) <= routes.LIVE_KEPT
 
 
 def test_a_job_without_anything_to_draw_still_answers():

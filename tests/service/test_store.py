@@ -199,6 +199,8 @@ class TestIndex:
         store.put_job("x" * 22, browser=hashed("a"), kind="schedules", scenario={}, app="", state="done", result_id=name_of(1), answered=True)
         assert [run.id for run in store.runs(hashed("a"))] == [name_of(2), name_of(1), name_of(0)]
         assert [run.id for run in store.runs(hashed("a"), limit=1)] == [name_of(2)] and store.runs(hashed("c")) == []
+        store.save({**result(name_of(9)), "kind": "backlog"}, hashed("a"))
+        assert [run.id for run in store.runs(hashed("a"), 1, "schedules")] == [name_of(2)], "many sweeps hide no other run"
 
     def test_an_answer_is_the_newest_equal_run_that_is_nobodys_own(self, store, home):
         """Another device's times would be a lie; somebody's own text must never come out again."""
