@@ -11,11 +11,12 @@ from starlette.middleware import Middleware
 
 from engine.service import client
 from pages._ui.routes import ROUTES
-from pages._ui.web import BrowserName, OwnOrigin, PageShell, SecurityHeaders, StaticGzip, VersionedStatic
+from pages._ui.web import BrowserName, OwnOrigin, PageShell, SecurityHeaders, StaticGzip, VersionedStatic, room_for_a_class
 
 
 @asynccontextmanager
 async def lifespan(_app):
+    room_for_a_class()
     client.start()
     try:
         yield

@@ -11,7 +11,9 @@ import base64
 import gzip
 import hashlib
 import re
+import resource
 import secrets
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,6 +31,7 @@ LATIN_FONT = "pretendard/91.woff2"
 COMPRESSIBLE = (".js", ".css", ".json", ".svg", ".map", ".txt")
 COMPRESS_FROM_BYTES = 1_000
 CACHE_LIMIT_BYTES = 48 * 2**20
+OPEN_FILES = 4096
 
 
 class OwnOrigin:
@@ -61,6 +64,18 @@ def server_address() -> str | None:
     from streamlit import config
 
     return config.get_option("browser.serverAddress") if config.is_manually_set("browser.serverAddress") else None
+
+
+def room_for_a_class() -> None:
+    """Raises this process's limit of open files to 4096 where that is allowed.
+
+    A browser takes three, and Streamlit keeps them for a while after it has left; macOS gives 256 to who does not ask.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class BrowserName:

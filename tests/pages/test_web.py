@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import re
+import resource
 
 import pytest
 
@@ -158,3 +159,14 @@ def test_a_foreign_websocket_is_closed_before_the_app_sees_it():
     assert not seen and sent == [{"type": "websocket.close", "code": 1008}]
     connect(b"http://localhost:8501")
     assert len(seen) == 1
+
+
+def test_a_class_has_more_than_256_open_files():
+    """After some eighty visits the server took nobody in any more, where a user's limit is that of macOS."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        web.room_for_a_class()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 1000
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
