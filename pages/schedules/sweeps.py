@@ -123,7 +123,8 @@ def _show(kind: str, result: dict, src: str, words: Words, colors: Palette, touc
         st.html(parts.notice(words("disturbed.title"), sentence, kind="info"))
     story = sweep_story.tell(result, words, colors, touch)
     said = [words(key, **facts) for key, facts in story.sentences]
-    sections.chart(story.figure, " ".join([words(f"{slot}.alt"), *said]), f"figure-{kind}")
+    if story.figure["data"]:  # the whole prompt alone is no line
+        sections.chart(story.figure, " ".join([words(f"{slot}.alt"), *said]), f"figure-{kind}")
     if said:  # of too few points nothing can be said
         st.html("".join(f"<p class='lab-said'>{parts.prose(text)}</p>" for text in said))
     with st.expander(words("sweep.table")):
