@@ -29,7 +29,7 @@ def test_the_timeline_opens_as_a_table_by_keyboard(visit):
     box.focus()
     page.keyboard.press("Enter")
     page.get_by_role("cell", name="Disaggregated").first.wait_for()
-    assert page.locator("canvas[role=img][aria-label]").count() >= 1
+    page.locator("canvas[role=img][aria-label]").first.wait_for()
 
 
 def test_every_chart_has_words_and_a_table(visit):
