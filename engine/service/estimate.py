@@ -38,8 +38,7 @@ def remaining_s(facts: Mapping[str, float | None]) -> float | None:
 
     facts: done, the share of its phase; phase_s and elapsed_s, since the phase and the job began; estimate_s or None.
     """
+    known = [] if facts["estimate_s"] is None else [max(0.0, facts["estimate_s"] - facts["elapsed_s"])]
     if facts["done"] > _TELLING_SHARE:
-        return facts["phase_s"] * (1 - facts["done"]) / facts["done"]
-    if facts["estimate_s"] is None:
-        return None
-    return max(0.0, facts["estimate_s"] - facts["elapsed_s"])
+        known.append(facts["phase_s"] * (1 - facts["done"]) / facts["done"])
+    return max(known, default=None)  # another phase may follow, which the present one knows nothing of

@@ -149,7 +149,7 @@ class Index:
     def _keep_open(self) -> None:
         """An idle connection: whenever the last one closes, the log is written back, which costs some disk flushes."""
         with contextlib.suppress(sqlite3.Error):  # it only saves time
-            self._kept_open = sqlite3.connect(self.path, check_same_thread=False)
+            self._kept_open = sqlite3.connect(self.path, timeout=0, check_same_thread=False)
             self._kept_open.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def close(self) -> None:

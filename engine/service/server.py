@@ -306,6 +306,19 @@ def limit_s() -> float:
     return chosen if chosen > 0 else _DEFAULT_LIMIT_S
 
 
+def _hear(line: str, server: Server, outbox: Outbox) -> None:
+    """One line from the app. Half a line comes of an app that was killed; a bug fails its job and no other."""
+    request = None
+    try:
+        request = json.loads(line)
+        server.take(request)
+    except Exception as error:
+        traceback.print_exc()
+        if isinstance(request, dict) and isinstance(request.get("id"), str):
+            why = f"{type(error).__name__}: {error}"
+            outbox.write({"id": request["id"], "state": "failed", "error": LabError("worker-error", why=why).as_dict()})
+
+
 def main() -> None:
     """Serve until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the app decides
@@ -316,12 +329,11 @@ def main() -> None:
     def read() -> None:
         try:
             for line in sys.stdin:
-                server.take(json.loads(line))
-        except (ValueError, TypeError, KeyError) as error:  # half a line: the app was killed while it wrote
-            print(f"not a request: {error!r}", file=sys.stderr)
-        server.close()
-        time.sleep(_CLOSE_S)
-        os._exit(1)  # whatever still hangs must not outlive the app; workers end when their stdin does
+                _hear(line, server, outbox)
+        finally:
+            server.close()
+            time.sleep(_CLOSE_S)
+            os._exit(1)  # whatever still hangs must not outlive the app; workers end when their stdin does
 
     threading.Thread(target=read, daemon=True).start()
     server.work()

@@ -208,8 +208,12 @@ class Store:
                 break
             if pinned or run_id == kept:
                 continue
-            while path := files.path_of(self.folder, run_id):
-                path.unlink(missing_ok=True)
+            try:
+                while path := files.path_of(self.folder, run_id):
+                    path.unlink(missing_ok=True)
+            except OSError as error:  # it stays, and the next older one goes
+                print(f"engine: {path} could not be removed: {error}", file=sys.stderr, flush=True)
+                continue
             gone.append(run_id)
             over -= size
         if gone:

@@ -80,14 +80,12 @@ def result_of(status: client.Status | None, run: str | None, kind: str, words: W
     return None
 
 
-def watch(run: str, words: Words, phases: tuple[str, ...], *, point: str = "phase.point") -> None:
+def watch(run: str, words: Words, phases: tuple[str, ...], *, own: bool, point: str = "phase.point") -> None:
     """The progress of a run: its place in the queue, its phase, how far it is, and for who started it a way to stop it.
 
-    phases: those this kind of run goes through, in order.
+    phases: those this kind of run goes through, in order; own: whether this browser started it.
     point: the key of the words for a point of a sweep.
     """
-    own = client.status(run, browser=session.browser()).own
-
     @st.fragment(run_every=POLL_S if own else WATCH_S)
     def progress() -> None:
         try:

@@ -28,7 +28,7 @@ measured = run_panel.result_of(status, run, "schedules", words)
 active = status is not None and status.active
 with panel:
     if active:
-        run_panel.watch(run, words, PHASES)
+        run_panel.watch(run, words, PHASES, own=status.own)
     else:
         form.panel(words, measured["manifest"]["scenario"] if measured else None)
 

@@ -35,7 +35,7 @@ def section(kind: str, words: Words, colors: Palette, *, touch: bool) -> None:
     result = run_panel.result_of(status, run, kind, words)
     with panel:
         if status is not None and status.active:
-            run_panel.watch(run, words, PHASES, point=f"{slot}.point")
+            run_panel.watch(run, words, PHASES, own=status.own, point=f"{slot}.point")
         else:
             _form(kind, words, result["manifest"]["scenario"] if result else None)
     src = result["run_id"] if result else None

@@ -317,7 +317,7 @@ def test_how_long_until_it_starts_and_ends(service, monkeypatch):
     service._hear({"id": "a", "state": "running", "phase": "measuring", "done": 0.0})
     now[0] += 6
     service._hear({"id": "a", "state": "running", "phase": "measuring", "done": 0.6})
-    assert [round(client.status(name).expected_s, 6) for name in "abc"] == [4.0, 4.0, 34.0], "what is done tells more than any estimate"
+    assert [round(client.status(name).expected_s, 6) for name in "abc"] == [9.0, 9.0, 39.0], "another phase may follow"
     service._hear({"id": "c", "state": "queued", "place": 2, "estimate_s": None, "ahead_s": None})
     assert client.status("c").expected_s is None
     service._hear({"id": "a", "state": "done", "result_id": "a"})
@@ -352,12 +352,28 @@ def test_an_app_is_alive_as_long_as_it_holds_its_mark(home):
     assert not is_alive(token) and not list((home / "locks").glob(f"app-{token}*"))
 
 
-@pytest.mark.parametrize("line", [b"", b"garbage\n", b'{"do": "submit", "id"', b"[]\n", b"{}\n"], ids=repr)
+@pytest.mark.parametrize("line", [b"", b"garbage\n", b'{"do": "submit", "id"', b"[]\n", b"{}\n", b"[" * 100_000], ids=lambda line: repr(line[:30]))
 def test_the_service_ends_with_its_app(home, line):
     """An app that was killed, maybe in the middle of a line, must not leave a service that holds the device."""
     process = subprocess.Popen([sys.executable, "-m", "engine.service"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         process.stdin.write(line)
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_request_that_hits_a_bug_fails_alone(home):
+    """Its page must not wait for ever, and nobody else's job may be lost with it."""
+    process = subprocess.Popen([sys.executable, "-m", "engine.service"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        process.stdin.write(b'{"do": "submit", "id": "odd", "browser": []}\n')
+        process.stdin.flush()
+        told = json.loads(process.stdout.readline())
+        assert told["id"] == "odd" and told["state"] == "failed" and told["error"]["code"] == "worker-error"
+        assert process.poll() is None
         process.stdin.close()
         assert process.wait(timeout=20) == 0
     finally:

@@ -39,8 +39,11 @@ def test_work_counts_schedules_and_repeats():
 
 @pytest.mark.parametrize(
     "done, estimate, expected",
-    [(0.5, None, 10.0), (0.25, 99.0, 30.0), (0.1, None, None), (0.05, 60.0, 40.0), (0.0, 5.0, 0.0), (1.0, None, 0.0)],
+    [
+        (0.5, None, 10.0), (0.25, 45.0, 30.0), (0.1, None, None), (0.05, 60.0, 40.0), (0.0, 5.0, 0.0), (1.0, None, 0.0),
+        (0.99, 80.0, 60.0),  # measuring is nearly over, but another phase follows
+    ],  # fmt: skip
 )
 def test_what_is_left_of_a_running_job(done, estimate, expected):
-    """From what is done as soon as that tells something; before, from earlier runs; never below zero."""
+    """From what is done as soon as that tells something, and from earlier runs; the longer of the two, never below zero."""
     assert remaining_s({"done": done, "phase_s": 10.0, "elapsed_s": 20.0, "estimate_s": estimate}) == expected

@@ -191,6 +191,21 @@ class TestIndex:
         store.save({**RESULT, **changes})
         assert [run.id for run in store.runs()] == [RUN_ID]
 
+    def test_a_file_that_cannot_be_removed_fails_no_run(self, store, monkeypatch):
+        """What was stored is stored, whatever the clean-up meets."""
+        monkeypatch.setattr(store_module, "limit_bytes", lambda: 1)
+        store.save(result(name_of(0)))
+        unlink = Path.unlink
+
+        def stuck(path, missing_ok=False):
+            if path.name.startswith(name_of(0)):
+                raise PermissionError(errno.EPERM, "no")
+            unlink(path, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", stuck)
+        store.save(result(name_of(1)))
+        assert [run.id for run in store.runs()] == [name_of(1), name_of(0)]
+
     def test_a_browser_sees_its_own_runs_and_those_it_was_answered_with(self, store):
         """The list of everybody's runs would be a list of links to them."""
         for number, browser in enumerate(("a", "b", "a")):
