@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import re
+import secrets
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,9 +84,13 @@ def keep_own_text(data: bytes, name: str = _OWN_TITLE) -> str:
     try:
         path = _own_path(kept)
         if not path.exists():
-            unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-            unfinished.write_text(text, encoding="utf-8", newline="\n")
-            os.replace(unfinished, path)
+            # A name of its own: a class may hand in the same text at the same moment.
+            unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+            try:
+                unfinished.write_text(text, encoding="utf-8", newline="\n")
+                os.replace(unfinished, path)
+            finally:
+                unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise LabError("store-unwritable", path=str(texts_dir()), why=error.strerror or str(error)) from error
     return kept

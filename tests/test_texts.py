@@ -6,11 +6,15 @@ import hashlib
 import platform
 import shutil
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from engine import texts
 from engine.errors import LabError
+from engine.paths import texts_dir
 from engine.texts import is_here, is_own, keep_own_text, load_text
 
 
@@ -103,3 +107,19 @@ def test_a_kept_text_is_found_by_its_name(tmp_path, monkeypatch):
     assert is_here(name) and load_text(name).text == "한 줄\n둘째 줄\n"
     assert not is_here("own:" + "0" * 64)
     assert not is_own("own:../../../etc/passwd")
+
+
+def test_a_class_hands_in_the_same_text_at_the_same_moment(tmp_path, monkeypatch):
+    """The second used to find its unfinished file gone, and was told that the disk cannot be written."""
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    write, both = Path.write_text, threading.Barrier(2)
+
+    def together(path, *arguments, **named):
+        write(path, *arguments, **named)
+        both.wait(5)
+
+    monkeypatch.setattr(Path, "write_text", together)
+    with ThreadPoolExecutor(2) as pool:
+        names = list(pool.map(keep_own_text, [b"the same text"] * 2))
+    assert len(set(names)) == 1 and load_text(names[0]).text == "the same text"
+    assert [path.suffix for path in (texts_dir() / "own").iterdir()] == [".txt"]
