@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"engine: {error}", file=sys.stderr)
         return DEVICE_BUSY if error.code == "device-busy" else 1
     except KeyboardInterrupt:
-        print("engine: interrupted; nothing was stored", file=sys.stderr)
+        print("engine: interrupted; what had not ended is not stored", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails again

@@ -454,7 +454,7 @@ def test_interrupted_is_130_and_leaves_nothing(start, home, tmp_path, number, to
     assert len(family) == 3, "the command, its service and a worker"
     (os.killpg if to_group else os.kill)(process.pid, number)
     assert process.wait(timeout=15) == 130
-    assert process.stderr.read() == b"engine: interrupted; nothing was stored\n"
+    assert process.stderr.read() == b"engine: interrupted; what had not ended is not stored\n"
     _, alive = psutil.wait_procs(family, timeout=5)
     assert alive == [] and not (tmp_path / "out.json").exists()
     assert runs == set((home / "runs").glob("*.json*"))

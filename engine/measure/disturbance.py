@@ -20,7 +20,8 @@ import psutil
 
 from engine.measure.device import siblings
 
-# Chosen from the quick workload on two cores, beside a process that computes this share of the time:
+# Chosen from the quick workload on two cores, beside a process that computes this share of the time (with workers of
+# normal priority; since they yield, a neighbour takes more, and what is quiet stays quiet):
 #   none        waited up to 0.012 (0.056 once, in a run of short bursts), others up to 0.015
 #   one tenth   waited 0.03 to 0.05, others up to 0.03: the metrics are within their usual spread
 #   half        waited 0.14 to 0.26, others 0.15 to 0.17: a prefill takes a quarter longer and more
