@@ -9,6 +9,7 @@ All times are seconds from the start, rounded to microseconds.
     transfers  KV that moved between pools: bytes, and the copies it was made of
     kv         KV token slots in owned blocks of each worker at each change
     events     admitted, preempted, lease_expired, returned, refused
+    under_way  steps that had begun and not ended when the records end: as steps, without an end. Not in a whole trace
 """
 
 from collections.abc import Iterable
@@ -40,6 +41,7 @@ class _Builder:
         self.block_tokens = block_tokens
         self.start_ns = 0
         self.copying: dict[int, Record] = {}
+        self.under_way: dict[str, Record] = {}
         self.trace: Record = {
             "schedule": schedule,
             "duration_s": 0.0,
@@ -59,6 +61,8 @@ class _Builder:
         self.trace["kv"].sort(key=lambda point: point["at_s"])
         ends = [step["end_s"] for step in self.trace["steps"]] + [t["end_s"] for t in self.trace["transfers"]]
         self.trace["duration_s"] = max(ends, default=0.0)
+        if self.under_way:
+            self.trace["under_way"] = list(self.under_way.values())
         return self.trace
 
     def _seconds(self, ns: int) -> float:
@@ -70,7 +74,12 @@ class _Builder:
     def _on_arrive(self, record: Record) -> None:
         self.trace["requests"][record["index"]]["arrival_s"] = self._seconds(record["at_ns"])
 
+    def _on_begun(self, record: Record) -> None:
+        facts = {name: record[name] for name in ("worker", "prefill_tokens", "decode_tokens", "slices")}
+        self.under_way[record["worker"]] = {"begin_s": self._seconds(record["at_ns"]), **facts}
+
     def _on_step(self, record: Record) -> None:
+        self.under_way.pop(record["worker"], None)
         begin, end = self._seconds(record["begin_ns"]), self._seconds(record["end_ns"])
         for place, (index, _, _) in enumerate(record["slices"]):
             # Every plan has its decodes first, a token each. After a preemption tokens can come from a prefill too.

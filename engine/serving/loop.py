@@ -50,6 +50,7 @@ def step(node: Replica, runner: Runner, mailbox: Mailbox) -> bool:
             records.append(runner.fetch(fetch, node.scheduler))
             node.fetched(fetch, runner.now_ns())
     if plan.slices:
+        records += _begun(plan, runner.now_ns())
         _tell(node, mailbox, records)  # offers and acknowledgements must not wait for a long step
         on_layers = _publisher(node, plan, mailbox) if isinstance(node, PrefillNode) and node.layerwise else None
         sampled, record = runner.execute(plan, node.scheduler, on_layers)
@@ -59,6 +60,14 @@ def step(node: Replica, runner: Runner, mailbox: Mailbox) -> bool:
     records += _kv_in_use(node, runner.now_ns())
     _tell(node, mailbox, records)
     return worked
+
+
+def _begun(plan: StepPlan, now_ns: int) -> list[dict]:
+    """A record that a step with a prompt in it begins: whoever watches sees it while it lasts, which may be long."""
+    if not plan.prefill_tokens:
+        return []
+    facts = {"prefill_tokens": plan.prefill_tokens, "decode_tokens": plan.decode_tokens}
+    return [{"type": "begun", "at_ns": now_ns, **facts, "slices": [[s.index, s.start, s.length] for s in plan.slices]}]
 
 
 def _kv_in_use(node: Replica, now_ns: int) -> list[dict]:

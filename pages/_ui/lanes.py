@@ -119,6 +119,7 @@ def _focus(lanes: tuple[Lane, ...], end: float) -> Span | None:
 
 
 def _lane(schedule: str, entry: dict, bytes_per_token: float) -> Lane:
+    entry = {**entry, "trace": _up_to_now(entry)}
     trace = entry["trace"]
     requests = trace["requests"]
     stalls: dict[int, list[Span]] = {}
@@ -137,6 +138,14 @@ def _lane(schedule: str, entry: dict, bytes_per_token: float) -> Lane:
         worst_gap=max(gaps, key=lambda g: g[1] - g[0], default=None),
         first_token=max(firsts, key=lambda f: f[1] - f[0], default=None),
     )
+
+
+def _up_to_now(entry: dict) -> dict:
+    """The trace of a run that goes on, with the steps that are under way as if they ended now; any other as it is."""
+    trace = entry["trace"]
+    now_s = entry.get("now_s") or trace["duration_s"]
+    under_way = [{**step, "end_s": max(now_s, step["begin_s"])} for step in trace.get("under_way", ())]
+    return {**trace, "steps": trace["steps"] + under_way}
 
 
 def _in_reading_order(requests: list[dict]) -> list[tuple[int, dict]]:

@@ -103,3 +103,13 @@ def test_output_tokens_with_their_gaps_in_order():
     """Tokens of two requests mixed up would decode to nonsense."""
     assert output_tokens(RECORDS)[1] == [(7, 0.5)] * 3 and len(output_tokens(RECORDS)[0]) == 4
     assert 2 not in output_tokens(RECORDS)
+
+
+def test_a_step_that_has_begun_is_under_way_until_it_ends():
+    """Whoever watches must see a prefill of seconds while it lasts; a whole trace has nothing under way."""
+    begun = {"type": "begun", "worker": "e", "at_ns": at(2), "prefill_tokens": 4, "decode_tokens": 0, "slices": [[0, 0, 4]]}
+    trace = build_trace("unified", REQUESTS, [RECORDS[0], RECORDS[1], begun], block_tokens=4)
+    assert trace["under_way"] == [{"begin_s": 0.002, "worker": "e", "prefill_tokens": 4, "decode_tokens": 0, "slices": [[0, 0, 4]]}]
+    assert trace["steps"] == [] and trace["duration_s"] == 0.0
+    ended = build_trace("unified", REQUESTS, [RECORDS[0], RECORDS[1], begun, step("e", 2, 4, [[0, 0, 4]], [0])], block_tokens=4)
+    assert "under_way" not in ended and len(ended["steps"]) == 1

@@ -48,10 +48,12 @@ def _cut_trace(trace: dict, until: float) -> dict:
             | {"status": "finished" if done else "unfinished"}
         )
     steps = [step for step in trace["steps"] if step["end_s"] <= until]
+    begun = [step for step in trace["steps"] if step["prefill_tokens"] and step["begin_s"] <= until < step["end_s"]]
     return {
         **trace,
         "requests": requests,
         "steps": steps,
+        "under_way": [{name: value for name, value in step.items() if name != "end_s"} for step in begun],
         "transfers": [t for t in trace["transfers"] if t["end_s"] <= until],
         "kv": [point for point in trace["kv"] if point["at_s"] <= until],
         "duration_s": max((step["end_s"] for step in steps), default=0.0),

@@ -3,7 +3,7 @@
 import pytest
 
 from pages._ui import lanes
-from tests.pages import small
+from tests.pages import partial, small
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +99,13 @@ def test_two_replicas_have_two_tracks_each_and_stalls_where_they_happened():
 )
 def test_what_is_left_of_spans_without_holes(spans, holes, left):
     assert lanes._minus(spans, holes) == left
+
+
+def test_a_long_prefill_is_seen_while_it_lasts():
+    """The very moment the lesson is about: for seconds no step ends, and the picture must not stand empty."""
+    known = partial.cut(small.result(), {"unified": 1.1, "chunked": 0.6})
+    unified, chunked = lanes.view(known).lanes
+    assert [(b.begin_s, b.end_s) for b in bars(unified, "prefill", "prefill")][-1] == (0.5, 1.1)
+    assert [(b.category, b.begin_s, b.end_s) for b in unified.rows[0].bars] == [("prefill", 0.5, 1.1)]
+    assert bars(chunked, "decode", "mixed")[-1].end_s == 0.6 and bars(chunked, "prefill", "chunk")[-1].prefill_tokens == 25
+    assert len(known["schedules"]["unified"]["trace"]["steps"]) == 5, "the result itself stays as it was"

@@ -215,6 +215,17 @@ def cluster_to_lose():
     assert pids and not any(psutil.pid_exists(pid) for pid in pids)
 
 
+def test_steps_with_prompts_are_told_when_they_begin(cluster):
+    """For seconds nothing else comes from the worker: whoever watches would take it for dead. Decode steps cost no word."""
+    seen: list[dict] = []
+    serve(cluster, REQUESTS, "chunked", chunk=8, on_record=seen.append)
+    told = [record for record in seen if record["type"] in ("begun", "step")]
+    begun = [record for record in told if record["type"] == "begun"]
+    prefills = [record for record in told if record["type"] == "step" and record["prefill_tokens"]]
+    assert [r["slices"] for r in begun] == [r["slices"] for r in prefills] and begun
+    assert all(told[told.index(b) + 1] is p and b["at_ns"] <= p["begin_ns"] for b, p in zip(begun, prefills, strict=True))
+
+
 def test_a_killed_worker_is_named_the_others_end_and_the_next_run_works(cluster_to_lose, unified):
     """The run is lost with the reason, nothing hangs, and nobody is left behind."""
     cluster = cluster_to_lose("prefill", "decode")

@@ -10,7 +10,7 @@ import { drawLanes, drawRows } from "./draw.js";
 import { listen } from "./gestures.js";
 import { lanesLayout, rowsLayout } from "./layout.js";
 import { Edge, Feed } from "./live.js";
-import { boundaries, decode, slowestLong, tellingChat } from "./model.js";
+import { boundaries, decode, openStall, slowestLong, tellingChat } from "./model.js";
 import * as numbers from "./numbers.js";
 import { drawOverlay } from "./overlay.js";
 import { fills, readColors, watchColors } from "./palette.js";
@@ -229,9 +229,8 @@ export class Timeline {
     [...this.heads.children].forEach((head, n) => {
       const lane = this.model.lanes[n];
       head.style.top = `${this.layouts[0].lanes[n].top}px`;
-      head.querySelector(".tl-gap").hidden = !lane.gap;
-      if (lane.gap) head.querySelector(".tl-gap b").textContent = numbers.seconds(lane.gap[1] - lane.gap[0]);
     });
+    this.#worstGaps();
     this.dpr = dpr;
     this.relayer = true;
     this.draw();
@@ -397,6 +396,7 @@ export class Timeline {
       this.relayer = false;
     }
     for (const sheet of this.sheets) if (sheet.seen || this.printing) this.#overlay(sheet);
+    if (this.edge) this.#worstGaps();
     this.texts?.show((lane) => this.headOf(lane));
     this.controls.update({ at: playback.at, playing: playback.playing, speed: playback.speed, end: this.model.end, focus: this.model.focus, seen: this.#spanSeen() });
     const goesOn = playback.playing || this.moving || (this.edge && this.#running());
@@ -409,6 +409,19 @@ export class Timeline {
     if (this.printing) return null;
     if (!this.edge) return this.playback.at;
     return lane.complete ? null : this.edge.at;
+  }
+
+  /** The worst gap so far beside each lane's name; in a live run it grows while nobody gets a token. */
+  #worstGaps() {
+    [...this.heads.children].forEach((head, n) => {
+      const lane = this.model.lanes[n];
+      const at = this.edge && this.headOf(lane);
+      const since = at === null ? null : openStall(lane, at);
+      const worst = Math.max(lane.gap ? lane.gap[1] - lane.gap[0] : 0, since === null ? 0 : at - since);
+      const [place, said] = [head.querySelector(".tl-gap"), worst ? numbers.seconds(worst) : ""];
+      place.hidden = !worst;
+      if (place.lastChild.textContent !== said) place.lastChild.textContent = said;
+    });
   }
 
   #running() {
