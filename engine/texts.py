@@ -15,6 +15,7 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from engine.packages import PackagedFile, present
 from engine.paths import texts_dir
 
 MOST_FILE_BYTES = 32 << 20
+MOST_OWN_BYTES = 256 << 20
 
 _OWN = "own:"
 _OWN_TITLE = "own"
@@ -76,6 +78,7 @@ def load_text(name_or_path: str) -> Text:
 def keep_own_text(data: bytes, name: str = _OWN_TITLE) -> str:
     """Keep somebody's text for runs to come; returns the name by which `load_text` finds it: "own:" and its hash.
 
+    All own texts together take at most MOST_OWN_BYTES: the longest unused go first.
     data: the bytes that were pasted or uploaded; name: what messages call it.
     Raises LabError: "text-unreadable", "text-empty" or "text-too-large"; "store-unwritable".
     """
@@ -83,7 +86,9 @@ def keep_own_text(data: bytes, name: str = _OWN_TITLE) -> str:
     kept = _OWN + hashlib.sha256(text.encode("utf-8")).hexdigest()
     try:
         path = _own_path(kept)
-        if not path.exists():
+        if path.exists():
+            path.touch()
+        else:
             # A name of its own: a class may hand in the same text at the same moment.
             unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
             try:
@@ -91,9 +96,24 @@ def keep_own_text(data: bytes, name: str = _OWN_TITLE) -> str:
                 os.replace(unfinished, path)
             finally:
                 unfinished.unlink(missing_ok=True)
+            _make_room(path)
     except OSError as error:
         raise LabError("store-unwritable", path=str(texts_dir()), why=error.strerror or str(error)) from error
     return kept
+
+
+def _make_room(kept: Path) -> None:
+    """Forget the longest unused texts beyond the limit, never the one just kept. A run that wants one says it is gone."""
+    others = []
+    for path in kept.parent.glob("*.txt"):
+        with suppress(FileNotFoundError):  # somebody else may be making room too
+            if path != kept:
+                others.append((path.stat().st_mtime, path.stat().st_size, path))
+    room = MOST_OWN_BYTES - kept.stat().st_size
+    for _, size, path in sorted(others, reverse=True):
+        room -= size
+        if room < 0:
+            path.unlink(missing_ok=True)
 
 
 def is_here(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 import sqlite3
@@ -123,3 +124,19 @@ def test_a_class_hands_in_the_same_text_at_the_same_moment(tmp_path, monkeypatch
         names = list(pool.map(keep_own_text, [b"the same text"] * 2))
     assert len(set(names)) == 1 and load_text(names[0]).text == "the same text"
     assert [path.suffix for path in (texts_dir() / "own").iterdir()] == [".txt"]
+
+
+def test_own_texts_do_not_fill_the_disk(tmp_path, monkeypatch):
+    """Every edit of the form keeps a text; the longest unused go, never the newest and never one that is used again."""
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    monkeypatch.setattr(texts, "MOST_OWN_BYTES", 25)
+    kept = []
+    for number in range(3):
+        kept.append(texts.keep_own_text(f"text {number} ...".encode()))
+        os.utime(texts._own_path(kept[-1]), (number, number))
+    assert [texts.is_here(name) for name in kept] == [False, True, True]
+    assert texts.keep_own_text(b"text 1 ...") == kept[1]
+    texts.keep_own_text(b"text 3 ...")
+    assert [texts.is_here(name) for name in kept] == [False, True, False]
+    huge = texts.keep_own_text(b"larger than everything that may be kept")
+    assert texts.is_here(huge) and not texts.is_here(kept[1])
