@@ -68,7 +68,8 @@ def panel(words: Words, shown: dict | None = None) -> None:
                     own = _own_text(words)
             place = st.container(width="content")
             history.popover("schedules", words, titles)
-        st.html(f"<p class='lab-note'>{escape(summaries[workload])} {escape(_device_line(device, words))}</p>")
+            about = f"{escape(summaries[workload])} {escape(_device_line(device, words))}"
+            st.html(f"<p class='lab-note lab-beside'>{about}</p>", width="stretch")
         try:
             if values["text"] == OWN:
                 values["text"] = client.keep_text(*own)

@@ -50,9 +50,7 @@ elif result is None:
     sections.why(words)
 else:
     sections.summary(result, words, choices)
-
-# A part is made when it is opened: the first one is there at once, and only charts that are looked at are sent.
-if not active and result is not None:
+    # A part is made when it is opened: the first one is there at once, and only charts that are looked at are sent.
     for part, place in session.open_parts(PARTS, words):
         with place:
             if part == "run":

@@ -425,6 +425,16 @@ def test_a_phone_in_korean_has_everything_within_its_width(opened):
     assert "프리필(prefill)" in page.locator(".tl-tip").first.inner_text()
 
 
+def test_play_brings_all_lanes_into_sight(opened):
+    """On a projector the third lane lies below the edge; nobody should have to scroll in the middle of a sentence."""
+    page = opened([payload.timeline(small.result())], height=680, reduced_motion="reduce")
+    page.evaluate("document.getElementById('place').style.paddingTop = '400px'")
+    assert page.evaluate("document.querySelector('.tl-sheet').getBoundingClientRect().bottom > innerHeight")
+    page.get_by_role("button", name="Play").click()
+    page.get_by_role("button", name="Pause").wait_for()
+    assert page.evaluate("document.querySelector('.tl-sheet').getBoundingClientRect().bottom <= innerHeight")
+
+
 def test_numbers_read_as_on_the_rest_of_the_page(opened):
     """Two formatters for one page: they must not say "120.0 s" here and "120 s" there."""
     page = opened([payload.timeline(small.result())])

@@ -241,7 +241,10 @@ export class Timeline {
   toggle() {
     const { playback, model } = this;
     if (playback.playing) playback.pause();
-    else playback.play(this.span[0] < model.end * 0.98 ? Math.max(0, this.span[0]) : 0, model.end);
+    else {
+      playback.play(this.span[0] < model.end * 0.98 ? Math.max(0, this.span[0]) : 0, model.end);
+      this.#intoSight();
+    }
     this.draw();
   }
 
@@ -249,6 +252,13 @@ export class Timeline {
   rest() {
     this.playback.rest();
     this.draw();
+  }
+
+  /** Who presses play wants to see all lanes: a lecture must not begin with scrolling. */
+  #intoSight() {
+    if (this.lanes.element.getBoundingClientRect().bottom <= innerHeight) return;
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.controls.element.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
   }
 
   step(direction) {
