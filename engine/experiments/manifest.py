@@ -4,12 +4,15 @@ import platform
 import subprocess
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import engine
 from engine.experiments.plan import Plan
+from engine.measure.clock import utc_now
+
+# Of a result, whatever the experiment.
+FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,7 @@ class Begun:
 
 def begin() -> Begun:
     """Now."""
-    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Begun(now, time.monotonic())
+    return Begun(utc_now(), time.monotonic())
 
 
 def manifest(plan: Plan, scenario, begun: Begun, *, order: list) -> dict:

@@ -36,10 +36,10 @@ class Measuring:
         schedule: str,
         *,
         arrivals: list[Arrival] | None = None,
+        name: str,
         on_record: Callable[[dict], None] = lambda record: None,
-        name: str | None = None,
     ) -> list[dict]:
-        """One serving under one schedule: its trace records. The disturbance is kept under `name` (none: not kept).
+        """One serving under one schedule: its trace records. Its disturbance is kept under `name`.
 
         arrivals: others than the plan's.
         """
@@ -53,9 +53,8 @@ class Measuring:
             on_record=on_record,
             cancelled=self.cancelled,
         )
-        if name is not None:
-            after = disturbance.take_sample(pids, cores)
-            self.disturbances.setdefault(name, []).append(disturbance.judge(before, after))
+        judged = disturbance.judge(before, disturbance.take_sample(pids, cores))
+        self.disturbances.setdefault(name, []).append(judged)
         return records
 
     @property
@@ -133,7 +132,7 @@ def long_index(plan: Plan) -> int | None:
     return next((index for index, request in enumerate(plan.requests) if request["kind"] == LONG), None)
 
 
-def prefill_alone_s(plan: Plan, bench: Measuring, schedule: str, index: int, name: str | None = None) -> float:
+def prefill_alone_s(plan: Plan, bench: Measuring, schedule: str, index: int, name: str) -> float:
     """Seconds that one prompt takes with the device to itself: first step's begin to last step's end, one output token.
 
     Raises IndexError if it is refused. name: as for `Measuring.serve`.

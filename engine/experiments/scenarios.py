@@ -223,10 +223,14 @@ def scenario_for(workload: str, device_class: str = "cpu", /, **changes: object)
 
     Raises LabError("workload-unknown" or "workload-broken"), and as `changed` does.
     """
-    preset = workloads().get(workload)
-    if preset is None:
-        raise LabError("workload-unknown", name=short(workload), known=", ".join(workloads()))
-    return _preset(preset, device_class).changed(changes)
+    return _preset(chosen_preset(workloads(), workload), device_class).changed(changes)
+
+
+def chosen_preset(presets: Mapping[str, Workload], name: str) -> Workload:
+    """Raises LabError("workload-unknown")."""
+    if name not in presets:
+        raise LabError("workload-unknown", name=short(name), known=", ".join(presets))
+    return presets[name]
 
 
 def _preset(preset: Workload, device_class: str) -> SchedulesScenario:

@@ -7,7 +7,7 @@ imports no torch itself; only the workers do.
 from collections.abc import Callable
 from statistics import median
 
-from engine.experiments.manifest import manifest
+from engine.experiments.manifest import FORMAT, manifest
 from engine.experiments.measuring import (
     Measuring,
     Meter,
@@ -27,7 +27,6 @@ from engine.measure.trace import build_trace, output_tokens
 from engine.serving.cluster import Cluster
 from engine.serving.deployment import Deployment
 
-FORMAT = 1
 # Two logits closer than this may change places when the batch changes: the error of a forward in this format.
 NEAR_TIE = {"float32": 0.01, "bfloat16": 0.5}
 

@@ -17,6 +17,7 @@ from engine.experiments.scenarios import (
     MAX_TOTAL_TOKENS,
     SchedulesScenario,
     Workload,
+    chosen_preset,
     key_of,
     load_presets,
     preset_base,
@@ -152,10 +153,7 @@ def sweep_for(kind: str, device_class: str = "cpu", /, **changes: object) -> Swe
 
     Raises LabError("workload-unknown" or "workload-broken"), and as `changed` does.
     """
-    preset = sweeps().get(kind)
-    if preset is None:
-        raise LabError("workload-unknown", name=short(kind), known=", ".join(sweeps()))
-    return _preset(preset, device_class).changed(changes)
+    return _preset(chosen_preset(sweeps(), kind), device_class).changed(changes)
 
 
 def _preset(preset: Workload, device_class: str) -> SweepScenario:

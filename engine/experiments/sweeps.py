@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from statistics import fmean, linear_regression, median
 
-from engine.experiments.manifest import manifest
+from engine.experiments.manifest import FORMAT, manifest
 from engine.experiments.measuring import (
     Measuring,
     Meter,
@@ -28,12 +28,12 @@ from engine.experiments.plan import Plan, check_fits, plan_for, set_up
 from engine.experiments.scenarios import new_run_id
 from engine.experiments.sweep_scenarios import CHUNK_SWEEP, WHOLE, SweepScenario
 from engine.formulas.queueing import highest_rate_per_s, load, wait_growth_s
+from engine.measure.disturbance import any_disturbed
 from engine.measure.metrics import median_of, summarize, ttft_s
 from engine.measure.trace import build_trace
 from engine.serving.cluster import Cluster
 from engine.serving.deployment import Deployment
 
-FORMAT = 1
 # The wait is said to grow where each arrival waits longer than the one before by more than this share of the spacing:
 # at a load of about one a few slow prompts make a small slope.
 GROWS_ABOVE = 0.1
@@ -87,10 +87,8 @@ def run_sweep(
             see = observer(plans[value], meter, on_record, str(value), repeat)
             runs[value].append(measure(plans[value], bench, value, see))
     points = (_chunk_points if scenario.kind == CHUNK_SWEEP else _backlog_points)(scenario, runs)
-    disturbance = bench.disturbance
     for point in points:
-        judged = {run["disturbed"] for run in disturbance["schedules"][str(point["value"])]} - {None}
-        point["disturbed"] = any(judged) if judged else None
+        point["disturbed"] = any_disturbed(bench.disturbances[str(point["value"])])
     return {
         "format": FORMAT,
         "kind": scenario.kind,
@@ -98,7 +96,7 @@ def run_sweep(
         "provenance": "measured",
         "manifest": manifest(first, scenario, bench.begun, order=order),
         "points": points,
-        "disturbance": disturbance,
+        "disturbance": bench.disturbance,
     }
 
 

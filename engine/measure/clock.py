@@ -5,8 +5,14 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 now_ns = time.perf_counter_ns
+
+
+def utc_now() -> str:
+    """The date and time for people, as "2026-01-02T03:04:05Z". Nothing is measured with it."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def clock_offset_ns(ask: Callable[[], int], tries: int = 5) -> tuple[int, int]:

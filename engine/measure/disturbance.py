@@ -87,8 +87,13 @@ def overall(by_schedule: dict[str, list[dict]]) -> dict:
         name: max((run[name] for run in runs if run[name] is not None), default=None)
         for name in ("waited_share", "others_cpu_share")
     }
-    judged = [run["disturbed"] for run in runs if run["disturbed"] is not None]
-    return {**worst, "disturbed": any(judged) if judged else None, "limit": dict(LIMITS), "schedules": by_schedule}
+    return {**worst, "disturbed": any_disturbed(runs), "limit": dict(LIMITS), "schedules": by_schedule}
+
+
+def any_disturbed(runs: Iterable[dict]) -> bool | None:
+    """Whether one of several servings was disturbed; None if nothing is known of any."""
+    known = [run["disturbed"] for run in runs if run["disturbed"] is not None]
+    return any(known) if known else None
 
 
 def watched_cores(cores: Iterable[int]) -> set[int]:

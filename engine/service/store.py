@@ -11,12 +11,12 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from engine.errors import LabError
+from engine.measure.clock import utc_now
 from engine.paths import runs_dir
 from engine.service import files, kinds
 from engine.service.estimate import Past, work_of
@@ -163,8 +163,7 @@ class Store:
     def adopt(self) -> int:
         """Make the index agree with the files; returns how many had no row. Files that are no results stay as they are."""
         files.remove_unfinished(self.folder)
-        there = files.stored(self.folder)
-        indexed = set(self._index.read(lambda connection: connection.execute(select(RUNS.c.id)).scalars().all()))
+        there, indexed = files.stored(self.folder), self._indexed()
         adopted = 0
         for run_id, path in there.items():
             if run_id in indexed:
@@ -183,9 +182,10 @@ class Store:
 
     def unindexed(self) -> bool:
         """Whether there are files that `adopt` would take in."""
-        there = files.stored(self.folder)
-        indexed = set(self._index.read(lambda connection: connection.execute(select(RUNS.c.id)).scalars().all()))
-        return bool(there.keys() - indexed)
+        return bool(files.stored(self.folder).keys() - self._indexed())
+
+    def _indexed(self) -> set[str]:
+        return set(self._index.read(lambda connection: connection.execute(select(RUNS.c.id)).scalars().all()))
 
     def check_room(self, needed_bytes: int, name: str) -> None:
         """Before minutes of measuring: will the result fit? Raises LabError("disk-full")."""
@@ -224,7 +224,7 @@ class Store:
     def put_job(self, job_id: str, *, browser: str, kind: str, scenario: dict, app: str, **rest: object) -> None:
         """Note a promise, as queued unless `rest` says more (state, result_id, answered)."""
         values = {"state": "queued", "answered": False, **rest, "browser": browser, "kind": kind, "app": app}
-        values |= {"id": job_id, "scenario": scenario, "submitted_at": _now()}
+        values |= {"id": job_id, "scenario": scenario, "submitted_at": utc_now()}
 
         def put(connection: Connection) -> None:
             connection.execute(insert(JOBS).values(**values))
@@ -285,7 +285,7 @@ def _row(result: dict, path: Path, browser: str) -> dict:
         "browser": browser,
         "title": _words(scenario.get("workload") or result["kind"]),
         "started_at": _words(manifest.get("started_at")),
-        "stored_at": _now(),
+        "stored_at": utc_now(),
         "bytes": path.stat().st_size,
         "pinned": files.pin_path(path.parent, result["run_id"]).exists(),
         "duration_s": float(seconds) if isinstance(seconds, int | float) else None,
@@ -321,7 +321,3 @@ def _insert_missing(connection: Connection, rows: Iterable[dict]) -> None:
 def _delete_runs(connection: Connection, ids: list[str]) -> None:
     for start in range(0, len(ids), 500):
         connection.execute(delete(RUNS).where(RUNS.c.id.in_(ids[start : start + 500])))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

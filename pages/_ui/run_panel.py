@@ -86,6 +86,7 @@ def watch(run: str, words: Words, phases: tuple[str, ...], *, own: bool, point: 
     phases: those this kind of run goes through, in order; own: whether this browser started it.
     point: the key of the words for a point of a sweep.
     """
+
     @st.fragment(run_every=POLL_S if own else WATCH_S)
     def progress() -> None:
         try:

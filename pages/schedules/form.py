@@ -51,15 +51,7 @@ def panel(words: Words, shown: dict | None = None) -> None:
                 width=340,
                 persist_state="session",
             )
-            repeats = st.selectbox(
-                words("run.repeats"),
-                REPEATS,
-                key="repeats",
-                width=170,
-                persist_state="session",
-                index=REPEATS.index(shown["repeats"]) if shown and shown["repeats"] in REPEATS else 0,
-                format_func=lambda n: words("run.repeats_one") if n == 1 else words("run.repeats_many", n=n),
-            )
+            times = repeats(words, "repeats", shown["repeats"] if shown else 1)
             base = scenario_for(workload, device["class"])
             with st.popover(words("run.numbers")):
                 start = SchedulesScenario.from_dict(shown) if shown and shown["workload"] == workload else base
@@ -73,7 +65,7 @@ def panel(words: Words, shown: dict | None = None) -> None:
         try:
             if values["text"] == OWN:
                 values["text"] = client.keep_text(*own)
-            scenario = base.changed({**values, "repeats": repeats})
+            scenario = base.changed({**values, "repeats": times})
         except LabError as error:
             st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
             place.button(words("run.go"), type="primary", key="blocked", disabled=True)
@@ -88,6 +80,19 @@ def panel(words: Words, shown: dict | None = None) -> None:
             run_panel.submit(scenario, words)
 
     draw()
+
+
+def repeats(words: Words, key: str, begin: int) -> int:
+    """How often to measure; begin: as the run shown was measured, where that is one of the choices."""
+    return st.selectbox(
+        words("run.repeats"),
+        REPEATS,
+        index=REPEATS.index(begin) if begin in REPEATS else 0,
+        key=key,
+        width=170,
+        persist_state="session",
+        format_func=lambda n: words("run.repeats_one") if n == 1 else words("run.repeats_many", n=n),
+    )
 
 
 def _device_line(device: dict, words: Words) -> str:

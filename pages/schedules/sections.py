@@ -75,13 +75,27 @@ def _source(result: dict, words: Words, choices: list[str]) -> None:
     """Where the numbers come from, what they say in a sentence, and the three that matter most."""
     key, facts = story.headline(result)
     found = [board.line(result, k) for k in FIRST]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lab-source"):
+    source_row(result, SchedulesScenario, words, choices=choices)
+    st.html(
+        f"<p class='lab-headline'>{parts.prose(words(key, **facts))}</p>"
+        + parts.races([x for x in found if any(c.value for c in x.cells)], words)
+    )
+
+
+def source_row(result: dict, scenario_class, words: Words, slot: str = session.RUN, choices: list[str] | None = None) -> None:
+    """Where a result comes from, with the ways to measure it anew, to go back to the recording, or to choose another.
+
+    slot: the run's name in the address; choices: the names of the recordings it was chosen from.
+    """
+    choices = choices or []
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"lab-source-{slot}"):
         st.html(source_line(result, words), width="content")
         if result["provenance"] == "measured":
-            if st.button(words("source.again"), type="tertiary", key="again", help=words("source.again_help")):
-                run_panel.submit(SchedulesScenario.from_dict(result["manifest"]["scenario"]), words, again=True)
-            if st.button(words("source.back"), type="tertiary", key="to-recording"):
-                session.show_run(None)
+            if st.button(words("source.again"), type="tertiary", key=f"again-{slot}", help=words("source.again_help")):
+                scenario = scenario_class.from_dict(result["manifest"]["scenario"])
+                run_panel.submit(scenario, words, slot=slot, again=True)
+            if st.button(words("source.back"), type="tertiary", key=f"to-recording-{slot}"):
+                session.show_run(None, slot)
                 st.rerun()
         if len(choices) > 1:
             st.segmented_control(
@@ -95,10 +109,6 @@ def _source(result: dict, words: Words, choices: list[str]) -> None:
             )
     if st.session_state.get(f"answered-{result['run_id']}"):
         st.html(f"<p class='lab-note'>{escape(words('source.answered'))}</p>")
-    st.html(
-        f"<p class='lab-headline'>{parts.prose(words(key, **facts))}</p>"
-        + parts.races([x for x in found if any(c.value for c in x.cells)], words)
-    )
 
 
 def source_line(result: dict, words: Words) -> str:

@@ -12,7 +12,7 @@ from engine.service import client
 from pages._ui import errors, history, parts, recordings, routes, run_panel, session
 from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
-from pages.schedules import million, sections, sweep_story
+from pages.schedules import form, million, sections, sweep_story
 
 SLOTS = {CHUNK_SWEEP: "chunks", BACKLOG: "backlog"}
 PHASES = ("queued", "starting-workers", "measuring")
@@ -21,7 +21,6 @@ FIELDS = {
     CHUNK_SWEEP: ("long.prompt_tokens", "chat.count", "chat.output_tokens"),
     BACKLOG: ("prompt.count", "prompt.spacing_s"),
 }
-REPEATS = (1, 3)
 
 
 def section(kind: str, words: Words, colors: Palette, *, touch: bool) -> None:
@@ -56,14 +55,7 @@ def _form(kind: str, words: Words, shown: dict | None) -> None:
         base = sweep_for(kind, client.device()["class"])
         start = SweepScenario.from_dict(shown) if shown else base
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key=f"lab-run-{SLOTS[kind]}"):
-            repeats = st.selectbox(
-                words("run.repeats"),
-                REPEATS,
-                key=f"repeats-{kind}",
-                width=170,
-                persist_state="session",
-                format_func=lambda n: words("run.repeats_one") if n == 1 else words("run.repeats_many", n=n),
-            )
+            repeats = form.repeats(words, f"repeats-{kind}", start.repeats)
             with st.popover(words("run.numbers")):
                 changes = _numbers(kind, start, words)
             place = st.container(width="content")
@@ -108,17 +100,7 @@ def _numbers(kind: str, start: SweepScenario, words: Words) -> dict:
 
 def _show(kind: str, result: dict, src: str, words: Words, colors: Palette, touch: bool) -> None:
     slot = SLOTS[kind]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"lab-source-{slot}"):
-        st.html(sections.source_line(result, words), width="content")
-        if result["provenance"] == "measured":
-            if st.button(words("source.again"), type="tertiary", key=f"again-{kind}", help=words("source.again_help")):
-                scenario = SweepScenario.from_dict(result["manifest"]["scenario"])
-                run_panel.submit(scenario, words, slot=slot, again=True)
-            if st.button(words("source.back"), type="tertiary", key=f"to-recording-{kind}"):
-                session.show_run(None, slot)
-                st.rerun()
-    if st.session_state.get(f"answered-{result['run_id']}"):
-        st.html(f"<p class='lab-note'>{escape(words('source.answered'))}</p>")
+    sections.source_row(result, SweepScenario, words, slot)
     if sentence := sections.disturbance(result, words):
         st.html(parts.notice(words("disturbed.title"), sentence, kind="info"))
     story = sweep_story.tell(result, words, colors, touch)

@@ -118,7 +118,7 @@ async def measure(address: str, workload: str, again: bool) -> dict:
         await tab.open("schedules")
         if again:
             await tab.open("schedules", f"run={again}")
-            await tab.press("again")
+            await tab.press("again-run")
         else:
             await tab.rerun("workload", tab.fragments["workload"], string_value=workload)
             await tab.press("go")
@@ -169,7 +169,7 @@ async def busy_class(address: str, clients: int, quiet: dict) -> tuple[dict, dic
     try:
         async with Tab(address, "teacher-of-this-class-0") as tab:
             await tab.open("schedules", f"run={quiet['run_id']}")
-            await tab.press("again")
+            await tab.press("again-run")
             job.set_result(dict(pair.split("=", 1) for pair in tab.query.split("&"))["run"])
         return await asyncio.to_thread(_finished, address, job.result()), seconds
     finally:

@@ -332,8 +332,8 @@ class TestIndex:
         monkeypatch.setenv("LAB_STORE_MB", "1")
         for number in range(12):
             if number == 6:
-                monkeypatch.setattr(store_module, "_now", lambda: now)
-            path = result(name_of(number), size=100_000, started_at=store_module._now())
+                monkeypatch.setattr(store_module, "utc_now", lambda: now)
+            path = result(name_of(number), size=100_000, started_at=store_module.utc_now())
             store.save(path)
             when = 0 if now < "2000" and number >= 6 else time.time()
             os.utime(home / "runs" / f"{name_of(number)}.json.gz", (when, when))

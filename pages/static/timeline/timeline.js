@@ -8,7 +8,7 @@ import { drawOutline } from "./diagram.js";
 import { h, wording } from "./dom.js";
 import { drawLanes, drawRows } from "./draw.js";
 import { listen } from "./gestures.js";
-import { lanesLayout, rowsLayout } from "./layout.js";
+import { MAX_ROWS, lanesLayout, rowsLayout } from "./layout.js";
 import { Edge, Feed } from "./live.js";
 import { boundaries, decode, openStall, slowestLong, tellingChat } from "./model.js";
 import * as numbers from "./numbers.js";
@@ -191,7 +191,7 @@ export class Timeline {
     const { words, model } = this;
     const most = Math.max(0, ...model.lanes.map((lane) => lane.rows.length));
     if (this.rowsTitle) this.rowsTitle.hidden = this.rows.element.hidden = !most;
-    if (this.rowsTitle) this.rowsTitle.textContent = most <= 32 ? words("rows.heading") : words("rows.heading_first", { shown: 32, all: most });
+    if (this.rowsTitle) this.rowsTitle.textContent = most <= MAX_ROWS ? words("rows.heading") : words("rows.heading_first", { shown: MAX_ROWS, all: most });
     this.heads.replaceChildren(
       ...model.lanes.map((lane) => {
         const gap = h("b");
