@@ -1,20 +1,10 @@
-"""Puts the timeline on a page: a small Streamlit component that hands over to the static modules in pages/static/timeline.
-
-The code is a cached, compressed static file, the data is fetched by the browser:
-through the page's websocket goes only where to find it, and the words.
-"""
+"""Puts the timeline on a page. Its data is fetched by the browser: through the page's websocket goes only where to find it,
+and the words."""
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
-from pathlib import Path
-
-import streamlit as st
-
+from pages._ui import script
 from pages._ui.words import Words, table
-
-FOLDER = Path(__file__).resolve().parents[1] / "static" / "timeline"
 
 # The tables and keys of ko.toml and en.toml that the timeline speaks with.
 SPOKEN = (
@@ -41,35 +31,10 @@ def show(src: str, words: Words, *, alt: str, key: str, compact: bool = False, l
     alt: the picture in words, for who cannot see it.
     compact: the lanes and the controls only.
     """
-    _component()(key=key, data={"src": src, "alt": alt, "words": spoken(words), "compact": compact, "live": live})
+    script.component("timeline")(key=key, data={"src": src, "alt": alt, "words": spoken(words), "compact": compact, "live": live})
 
 
 def spoken(words: Words) -> dict[str, str]:
     """The texts the timeline shows, in the reader's language."""
     keys = [key for key in table(words.lang, "_ui") if key.startswith(SPOKEN) and not key.endswith(UNSPOKEN)]
     return {key: words(key) for key in keys}
-
-
-@cache
-def _component():
-    return st.components.v2.component(f"lab-timeline-{version()}", js=_script(version()), isolate_styles=False)
-
-
-@cache
-def version() -> str:
-    """Changes with every change of the code, so that a browser never mixes two versions."""
-    digest = hashlib.sha256()
-    for path in sorted(FOLDER.glob("*.js")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:8]
-
-
-def _script(version: str) -> str:
-    # A component's code runs as a blob, which has no address of its own: the page's address leads to the file.
-    return f"""
-const code = import(new URL("./app/static/timeline@{version}/main.js", document.baseURI));
-export default async function (component) {{
-  const {{ mount }} = await code;
-  return mount(component);
-}}
-"""

@@ -22,7 +22,7 @@ PAGE = """<!doctype html><html lang="{lang}"><meta charset="utf-8"><meta name="v
 <title>t</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/static/lab.css"><link rel="stylesheet" href="/static/timeline.css">
 <style>html {{ color-scheme: light dark }} body {{ font: 16px sans-serif; background: var(--paper); color: var(--ink) }}</style>
 <div id="place"></div><script type="module">
-import {{ mount }} from "/static/timeline/main.js";
+import {{ mount }} from "/static/js/timeline/main.js";
 const answer = await fetch("/mount");
 window.clean = mount({{ data: await answer.json(), parentElement: document.getElementById("place") }});
 </script>"""
@@ -441,7 +441,7 @@ def test_numbers_read_as_on_the_rest_of_the_page(opened):
     values = [0, 4e-6, 0.0004, 0.0006, 0.0099, 0.00996, 0.42, 0.9994, 0.9996, 1, 9.994, 9.996, 42.06, 99.94, 99.96, 120, 1234.4]
     sizes = [0, 12, 999, 1000, 46_080, 999_400, 999_600, 121e6, 1.07e9, 2.5e12]
     found = page.evaluate(
-        "async ([s, b]) => { const n = await import('/static/timeline/numbers.js'); return [s.map(n.seconds), b.map(n.bytes)]; }",
+        "async ([s, b]) => { const n = await import('/static/js/shared/numbers.js'); return [s.map(n.seconds), b.map(n.bytes)]; }",
         [values, sizes],
     )
     assert found == [[fmt.seconds(v) for v in values], [fmt.bytes_(v) for v in sizes]]

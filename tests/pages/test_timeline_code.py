@@ -1,14 +1,15 @@
-"""The timeline's JavaScript as text: it says only words that exist, and has no way to turn text into code or markup."""
+"""Our JavaScript as text: the timeline says only words that exist, and nothing has a way to turn text into code or markup."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from pages._ui import timeline
+from pages._ui import script, timeline
 from pages._ui.words import Words
 
-FILES = sorted(timeline.FOLDER.glob("*.js"))
+FILES = sorted((script.FOLDER / "timeline").glob("*.js"))
+ALL = sorted(script.FOLDER.rglob("*.js"))
 # What is asked for with a name put in: `schedule.${lane.schedule}.name`.
 FILLED = re.compile(r"\$\{[^}]+\}")
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"
@@ -35,7 +36,7 @@ def test_every_word_it_says_exists_and_every_fact_is_given(lang):
             assert key in text or name in ("focus", "whole", "chat", "long", "prefill_pool", "decode_pool"), key
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_text_can_never_become_markup_or_code(path):
     """What a model wrote is shown by this code: one careless line would let it run."""
     code = path.read_text(encoding="utf-8").replace(SVG_NAMESPACE, "")
@@ -54,10 +55,13 @@ def test_text_can_never_become_markup_or_code(path):
 
 
 def test_the_version_changes_with_the_code_and_not_with_the_place(tmp_path, monkeypatch):
-    for path in FILES:
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    before = timeline.version()
-    monkeypatch.setattr(timeline, "FOLDER", tmp_path)
-    assert timeline.version.__wrapped__() == before
-    Path(tmp_path / "scale.js").write_text("// changed", encoding="utf-8")
-    assert timeline.version.__wrapped__() != before
+    """A browser keeps a version for ever: it must be another one as soon as any module is."""
+    for path in ALL:
+        copy = tmp_path / path.relative_to(script.FOLDER)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    before = script.version()
+    monkeypatch.setattr(script, "FOLDER", tmp_path)
+    assert script.version.__wrapped__() == before
+    Path(tmp_path / "timeline" / "scale.js").write_text("// changed", encoding="utf-8")
+    assert script.version.__wrapped__() != before

@@ -111,10 +111,10 @@ def test_versioned_files_are_kept_for_ever_and_others_are_not():
         await serving(b"x" * 2000, "text/javascript")(scope, receive, send)
 
     versioned = web.VersionedStatic(app)
-    assert "immutable" in get(versioned, "/app/static/timeline@0123abcd/main.js")[1]["cache-control"]
-    assert "cache-control" not in get(versioned, "/app/static/timeline/main.js")[1]
-    assert "cache-control" not in get(versioned, "/app/static/timeline@../../x/main.js")[1]
-    assert asked == ["/app/static/timeline/main.js", "/app/static/timeline/main.js", "/app/static/timeline@../../x/main.js"]
+    assert "immutable" in get(versioned, "/app/static/js@0123abcd/timeline/main.js")[1]["cache-control"]
+    assert "cache-control" not in get(versioned, "/app/static/js/timeline/main.js")[1]
+    assert "cache-control" not in get(versioned, "/app/static/js@../../x/main.js")[1]
+    assert asked == ["/app/static/js/timeline/main.js", "/app/static/js/timeline/main.js", "/app/static/js@../../x/main.js"]
 
 
 def test_what_is_small_or_missing_is_not_kept():

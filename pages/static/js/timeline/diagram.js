@@ -1,7 +1,7 @@
 // The schedule as a machine, beside its tracks: queue, engine or pools, link. At rest in outline; during play-back the
 // parts that work at that moment light up in the colour and pattern of what they do.
 
-import * as numbers from "./numbers.js";
+import * as numbers from "../shared/numbers.js";
 import { kvAt } from "./model.js";
 import { measured, plate, text } from "./draw.js";
 import { diagramParts } from "./layout.js";

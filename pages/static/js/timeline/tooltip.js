@@ -1,8 +1,8 @@
 // What lies under the pointer, and the small box that says it.
 
-import { h } from "./dom.js";
+import { h } from "../shared/dom.js";
 import { barAt, countUntil, kvAt } from "./model.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../shared/numbers.js";
 
 const NEAR_PX = 5;
 

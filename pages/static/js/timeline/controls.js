@@ -1,7 +1,7 @@
 // The bar above the picture: play, step, speed, the moment shown, zoom, and what part of the run is seen.
 
-import { h, icon } from "./dom.js";
-import * as numbers from "./numbers.js";
+import { h, icon } from "../shared/dom.js";
+import * as numbers from "../shared/numbers.js";
 import { SPEEDS } from "./playback.js";
 
 const PLAY = "M4.5 2.5 13 8l-8.500 5.500z";

@@ -3,7 +3,7 @@
 import { drawLit } from "./diagram.js";
 import { plate, text } from "./draw.js";
 import { openStall, stateAt, waitedFor } from "./model.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../shared/numbers.js";
 import { faint } from "./palette.js";
 
 /**

@@ -1,6 +1,6 @@
 // The layer that changes only with zoom, size and theme: grounds, grid, bars, ticks of tokens, KV, marks, axis.
 
-import * as numbers from "./numbers.js";
+import * as numbers from "../shared/numbers.js";
 import { ticks } from "./scale.js";
 import { faint } from "./palette.js";
 

@@ -1,6 +1,6 @@
 // One canvas and its layer: bars are drawn on the layer, and a frame begins as a copy of it.
 
-import { h } from "./dom.js";
+import { h } from "../shared/dom.js";
 import { Tooltip } from "./tooltip.js";
 
 /** A block of the picture. With a label it is an image that can be reached by keyboard, else it is hidden from readers. */

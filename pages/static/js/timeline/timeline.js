@@ -5,13 +5,13 @@
 
 import { Controls } from "./controls.js";
 import { drawOutline } from "./diagram.js";
-import { h, wording } from "./dom.js";
+import { h, wording } from "../shared/dom.js";
 import { drawLanes, drawRows } from "./draw.js";
 import { listen } from "./gestures.js";
 import { MAX_ROWS, lanesLayout, rowsLayout } from "./layout.js";
 import { Edge, Feed } from "./live.js";
 import { boundaries, decode, openStall, slowestLong, tellingChat } from "./model.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../shared/numbers.js";
 import { drawOverlay } from "./overlay.js";
 import { fills, readColors, watchColors } from "./palette.js";
 import { Playback } from "./playback.js";

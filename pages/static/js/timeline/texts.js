@@ -1,8 +1,8 @@
 // What users see: an answer appears as it came. Where the stream stopped, a hatched pill stands in the text.
 
-import { h } from "./dom.js";
+import { h } from "../shared/dom.js";
 import { begun, countUntil, waitedFor } from "./model.js";
-import * as numbers from "./numbers.js";
+import * as numbers from "../shared/numbers.js";
 
 const REM = 16;
 const LINE = 0.97 * 1.62 * REM;
