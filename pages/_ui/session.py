@@ -73,13 +73,14 @@ def open_parts(names: tuple[str, ...], words: Words) -> Iterator[tuple[str, Delt
     language although the tabs' titles do not.
     """
     titles = {words(f"part.{name}"): name for name in names}
-    wanted = st.query_params.get("part") or st.session_state.get("part")
+    kept = f"part-{'-'.join(names)}"  # of this page: another page may have a part of the same name
+    wanted = st.query_params.get("part") or st.session_state.get(kept)
     first = wanted if wanted in names else names[0]
     default = next(title for title, name in titles.items() if name == first)
     tabs = st.tabs(list(titles), default=default, key=f"parts-{words.lang}", on_change="rerun")
     for name, tab in zip(names, tabs, strict=True):
         if tab.open:
-            st.session_state["part"] = name
+            st.session_state[kept] = name
             if name != names[0] or "part" in st.query_params:
                 st.query_params["part"] = name
             yield name, tab

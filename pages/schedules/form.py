@@ -18,11 +18,10 @@ from engine.experiments.scenarios import (
     workloads,
 )
 from engine.service import client
-from pages._ui import errors, history, parts, run_panel
+from pages._ui import errors, history, outcome, parts, run_panel
 from pages._ui.words import Words, field_label
 
 MIB = 2**20
-REPEATS = (1, 3)
 TEXTS = ("kjv", "pydoc", "korean")
 OWN = "own"
 MOST_TYPED_CHARACTERS = 200_000
@@ -51,7 +50,7 @@ def panel(words: Words, shown: dict | None = None) -> None:
                 width=340,
                 persist_state="session",
             )
-            times = repeats(words, "repeats", shown["repeats"] if shown else 1)
+            times = outcome.repeats(words, "repeats", shown["repeats"] if shown else 1)
             base = scenario_for(workload, device["class"])
             with st.popover(words("run.numbers")):
                 start = SchedulesScenario.from_dict(shown) if shown and shown["workload"] == workload else base
@@ -60,7 +59,7 @@ def panel(words: Words, shown: dict | None = None) -> None:
                     own = _own_text(words)
             place = st.container(width="content")
             history.popover("schedules", words, titles)
-            about = f"{escape(summaries[workload])} {escape(_device_line(device, words))}"
+            about = f"{escape(summaries[workload])} {escape(outcome.device_line(device, words))}"
             st.html(f"<p class='lab-note lab-beside'>{about}</p>", width="stretch")
         try:
             if values["text"] == OWN:
@@ -80,24 +79,6 @@ def panel(words: Words, shown: dict | None = None) -> None:
             run_panel.submit(scenario, words)
 
     draw()
-
-
-def repeats(words: Words, key: str, begin: int) -> int:
-    """How often to measure; begin: as the run shown was measured, where that is one of the choices."""
-    return st.selectbox(
-        words("run.repeats"),
-        REPEATS,
-        index=REPEATS.index(begin) if begin in REPEATS else 0,
-        key=key,
-        width=170,
-        persist_state="session",
-        format_func=lambda n: words("run.repeats_one") if n == 1 else words("run.repeats_many", n=n),
-    )
-
-
-def _device_line(device: dict, words: Words) -> str:
-    cores = words("unit.core_one") if device.get("cores") == 1 else words("unit.core_many", n=device.get("cores"))
-    return words("run.device", name=device.get("name"), cores=cores)
 
 
 def _numbers(begin: SchedulesScenario, words: Words, key: str) -> dict:

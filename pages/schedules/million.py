@@ -10,7 +10,7 @@ import streamlit as st
 from engine import profiles
 from engine.formulas.flops import compute_s
 from engine.formulas.queueing import highest_rate_per_s
-from pages._ui import charts, fmt, parts
+from pages._ui import charts, fmt, outcome, parts
 from pages._ui.palette import Palette
 from pages._ui.words import Words
 from pages.schedules import sections
@@ -43,14 +43,15 @@ def prefill(model: profiles.ModelProfile, device: profiles.DeviceProfile, tokens
 
 def section(words: Words, colors: Palette, *, touch: bool) -> None:
     """The widgets, the result with its formula, and the picture; only this part runs again when one is moved."""
-    sections.section(words("million.title"))
+    outcome.section(words("million.title"))
     st.markdown(words.part("million"))
 
     @st.fragment
     def draw() -> None:
         models, devices = profiles.models(), profiles.devices()
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="lab-run-million"):
-            model = models[_choice(words("million.model"), [n for n in models if n.startswith("llama")], models, "million-model")]
+            llamas = [name for name, model in models.items() if name.startswith("llama") and model.dense]
+            model = models[_choice(words("million.model"), llamas, models, "million-model")]
             device = devices[_choice(words("million.device"), list(devices), devices, "million-device")]
             share = st.selectbox(
                 words("million.utilisation"), UTILISATIONS, 2, format_func=fmt.share, key="million-use", width=260, persist_state="session"
@@ -83,7 +84,7 @@ def _outcome(model, device, tokens: int, count: int, share: float, words: Words)
         (words("million.share"), fmt.share(found.attention_share)),
         (words("million.kv"), fmt.bytes_(kv := model.kv_bytes_per_token() * tokens)),
     ]
-    needed, there = model.weight_bytes() + kv, count * device.usable_bytes
+    needed, there = model.weight_bytes() + kv, count * device.capacity_bytes
     fits = words(
         "million.fits" if needed <= there else "million.too_large", needed=fmt.bytes_(needed), there=fmt.bytes_(there)
     )

@@ -6,8 +6,7 @@ Shows a shipped recording at once, a run while it is made, and its result when t
 import streamlit as st
 
 from engine.experiments.sweep_scenarios import KINDS
-from engine.service import client
-from pages._ui import parts, recordings, routes, run_panel, session, timeline
+from pages._ui import outcome, parts, run_panel, session, timeline
 from pages.schedules import form, sections, sweeps
 
 PARTS = ("run", "waiting", *KINDS, "details")
@@ -34,11 +33,7 @@ with panel:
 
 result, src, choices = measured, measured and measured["run_id"], []
 if result is None:
-    choices = recordings.names("schedules")
-    st.session_state.setdefault(sections.CHOSEN_RECORDING, recordings.first_for("schedules", client.device()["class"]))
-    chosen = st.session_state[sections.CHOSEN_RECORDING]
-    if chosen in choices:
-        result, src = recordings.load(chosen), routes.RECORDED + chosen
+    result, src, choices = outcome.shipped("schedules")
 
 if active:
     # One picture that lives is enough: the recording comes back when there is nothing newer to see.

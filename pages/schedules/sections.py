@@ -6,15 +6,12 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.scenarios import SchedulesScenario
-from engine.service import client
-from pages._ui import alt, board, charts, errors, fmt, lanes, parts, recordings, run_panel, session, timeline
+from pages._ui import alt, board, charts, errors, fmt, lanes, outcome, parts, timeline
 from pages._ui.palette import CATEGORIES, Palette
 from pages._ui.words import Words
 from pages.schedules import gaps, slo, story
 
-CHOSEN_RECORDING = "recording"
 FIRST = ("itl_max_s", "ttft_s", "throughput_tokens_per_s")
 
 
@@ -24,7 +21,7 @@ def summary(result: dict, words: Words, choices: list[str]) -> None:
     choices: the names of the recordings it was chosen from.
     """
     _source(result, words, choices)
-    _disturbed(result, words)
+    outcome.disturbed(result, words)
     _refused(result, words)
 
 
@@ -38,7 +35,7 @@ def run(result: dict, src: str, words: Words) -> None:
 def waiting(result: dict, words: Words, colors: Palette, *, touch: bool) -> None:
     """How the waiting is distributed, what can be promised, and every metric with its meaning."""
     _gaps(result, words, colors, touch)
-    section(words("section.slo"))
+    outcome.section(words("section.slo"))
     slo.section(result, words)
     _metrics(result, words)
 
@@ -48,7 +45,7 @@ def details(result: dict, src: str, words: Words) -> None:
     _given(result, words)
     _texts(result, words)
     model(words)
-    keep(result, src, words)
+    outcome.keep(result, src, words)
 
 
 def why(words: Words) -> None:
@@ -61,77 +58,20 @@ def why(words: Words) -> None:
 
 def model(words: Words) -> None:
     """The limits of the model, in plain words."""
-    section(words("section.model"))
+    outcome.section(words("section.model"))
     with st.container(key="lab-model"):
         st.markdown(words.part("model"))
-
-
-def section(title: str) -> None:
-    """The heading of a part of the page."""
-    st.html(f"<h2 class='lab-section'>{escape(title)}</h2>")
 
 
 def _source(result: dict, words: Words, choices: list[str]) -> None:
     """Where the numbers come from, what they say in a sentence, and the three that matter most."""
     key, facts = story.headline(result)
     found = [board.line(result, k) for k in FIRST]
-    source_row(result, SchedulesScenario, words, choices=choices)
+    outcome.source_row(result, SchedulesScenario, words, choices=choices)
     st.html(
         f"<p class='lab-headline'>{parts.prose(words(key, **facts))}</p>"
         + parts.races([x for x in found if any(c.value for c in x.cells)], words)
     )
-
-
-def source_row(result: dict, scenario_class, words: Words, slot: str = session.RUN, choices: list[str] | None = None) -> None:
-    """Where a result comes from, with the ways to measure it anew, to go back to the recording, or to choose another.
-
-    slot: the run's name in the address; choices: the names of the recordings it was chosen from.
-    """
-    choices = choices or []
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"lab-source-{slot}"):
-        st.html(source_line(result, words), width="content")
-        if result["provenance"] == "measured":
-            if st.button(words("source.again"), type="tertiary", key=f"again-{slot}", help=words("source.again_help")):
-                scenario = scenario_class.from_dict(result["manifest"]["scenario"])
-                run_panel.submit(scenario, words, slot=slot, again=True)
-            if st.button(words("source.back"), type="tertiary", key=f"to-recording-{slot}"):
-                session.show_run(None, slot)
-                st.rerun()
-        if len(choices) > 1:
-            st.segmented_control(
-                words("source.choose"),
-                choices,
-                key=CHOSEN_RECORDING,
-                required=True,
-                label_visibility="collapsed",
-                format_func=lambda name: recordings.load(name)["manifest"]["device"]["name"],
-                persist_state="session",
-            )
-    if st.session_state.get(f"answered-{result['run_id']}"):
-        st.html(f"<p class='lab-note'>{escape(words('source.answered'))}</p>")
-
-
-def source_line(result: dict, words: Words) -> str:
-    """Badge, run, machine and date of a result."""
-    manifest = result["manifest"]
-    where = words("source.on", device=_machine(manifest, words), date=manifest["started_at"][:10])
-    if result["provenance"] == "measured":
-        where = words("source.here", run=result["run_id"][:8]) + " · " + where
-    return f"<div class='lab-source'>{parts.badge(result['provenance'], words)}<span>{escape(where)}</span></div>"
-
-
-def _disturbed(result: dict, words: Words) -> None:
-    if sentence := disturbance(result, words):
-        st.html(parts.notice(words("disturbed.title"), sentence, kind="info"))
-
-
-def disturbance(result: dict, words: Words) -> str | None:
-    """That the machine was busy with other things while this was measured, and how much; None if it was not."""
-    found = result.get("disturbance") or {}
-    if not found.get("disturbed"):
-        return None
-    shares = [found.get(name) or 0.0 for name in ("waited_share", "others_cpu_share")]
-    return words("disturbed.what", waited=fmt.share(shares[0]), others=fmt.share(shares[1]))
 
 
 def _refused(result: dict, words: Words) -> None:
@@ -145,12 +85,6 @@ def _refused(result: dict, words: Words) -> None:
     if lines:
         texts = [f"{line} ({words('refused.times', n=n)})" if n > 1 else line for line, n in lines.items()]
         st.html(parts.notice(words("refused.title"), *texts))
-
-
-def _machine(manifest: dict, words: Words) -> str:
-    device = manifest["device"]
-    cores = words("unit.core_one") if device.get("cores") == 1 else words("unit.core_many", n=device.get("cores"))
-    return f"{device['name']}, {cores}, {manifest['dtype']}"
 
 
 def _picture(result: dict, src: str, words: Words) -> None:
@@ -177,7 +111,7 @@ def _table(view: lanes.View, words: Words) -> None:
 
 
 def _costs(result: dict, words: Words) -> None:
-    section(words("section.costs"))
+    outcome.section(words("section.costs"))
     st.html(
         parts.cards(
             [
@@ -193,7 +127,7 @@ def _costs(result: dict, words: Words) -> None:
 
 
 def _metrics(result: dict, words: Words) -> None:
-    section(words("section.metrics"))
+    outcome.section(words("section.metrics"))
     st.html(parts.metrics_table(board.lines(result), words))
     st.html("".join(f"<p class='lab-note'>{escape(words(key, **facts))}</p>" for key, facts in story.notes(result)))
 
@@ -202,7 +136,7 @@ def _gaps(result: dict, words: Words, colors: Palette, touch: bool) -> None:
     figure = gaps.figure(result, words, colors, touch)
     if figure is None:
         return
-    section(words("section.gaps"))
+    outcome.section(words("section.gaps"))
     head, rows = gaps.table(result, words)
     chart(figure, words("gaps.alt", table="; ".join(", ".join(f"{h} {c}" for h, c in zip(head, row)) for row in rows)), "gaps")
     st.html(f"<p class='lab-note'>{escape(words('gaps.what'))}</p>")
@@ -218,7 +152,7 @@ def chart(figure: dict, text: str, key: str) -> None:
 
 
 def _given(result: dict, words: Words) -> None:
-    section(words("section.given"))
+    outcome.section(words("section.given"))
     head = [words(f"given.{k}") for k in ("schedule", "worker", "role", "device", "threads", "cores", "kv")]
     rows = [_resource(name, r, words) for name, entry in result["schedules"].items() for r in entry["resources"]]
     st.html(f"<p class='lab-note'>{escape(words('given.same'))}</p>")
@@ -241,7 +175,7 @@ def _resource(schedule: str, r: dict, words: Words) -> list[str]:
 
 
 def _texts(result: dict, words: Words) -> None:
-    section(words("section.texts"))
+    outcome.section(words("section.texts"))
     if not result.get("texts"):
         st.html(f"<p class='lab-note'>{escape(words('texts.none'))}</p>")
         return
@@ -290,49 +224,3 @@ def _marked(text: str, reference: str) -> str:
     return f"{escape(text[:same])}<mark>{escape(text[same:])}</mark>"
 
 
-def keep(result: dict, src: str, words: Words) -> None:
-    """The run's name and files, and for a run of this machine whether it is kept when space runs out."""
-    section(words("section.keep"))
-    manifest = result["manifest"]
-    threads = words("unit.thread_one") if manifest["threads"] == 1 else words("unit.thread_many", n=manifest["threads"])
-    line = words(
-        "keep.id",
-        run=result["run_id"],
-        date=manifest["started_at"].replace("T", " ").removesuffix("Z") + " UTC",
-        model=f"{manifest['model']['title']} ({manifest['model']['quantization']})",
-        dtype=manifest["dtype"],
-        threads=threads,
-    )
-    st.html(f"<p class='lab-note'>{escape(line)}</p>" + files(result, src, words))
-    if result["provenance"] == "measured":
-        _pin(result["run_id"], words)
-
-
-def files(result: dict, src: str, words: Words) -> str:
-    """Links to a run's files."""
-    names = ("result.json", "manifest.json") + (("tokens.csv", "trace.json") if "schedules" in result else ())
-    entries = [(words(f"download.{name.replace('.', '_')}"), f"./lab/runs/{src}/{name}") for name in names]
-    return parts.links(entries, words("section.keep"))
-
-
-def _pin(run: str, words: Words) -> None:
-    """The switch shows what is, and only a click changes it: the run may be open in many tabs."""
-
-    def change() -> None:
-        try:
-            client.pin(run, not found.pinned)
-        except LabError as error:
-            st.session_state["pin-failed"] = error
-        st.session_state["pin-clicks"] = st.session_state.get("pin-clicks", 0) + 1
-
-    try:
-        found = client.stored(run)
-    except LabError as error:
-        run_panel.failed(error, words)
-        return
-    if found:
-        # Another name after each change, here or elsewhere: a widget keeps what its reader last saw in it.
-        key = f"pin-{run}-{found.pinned}-{st.session_state.get('pin-clicks', 0)}"
-        st.toggle(words("keep.pin"), found.pinned, key=key, help=words("keep.pin_help"), on_change=change)
-    if error := st.session_state.pop("pin-failed", None):
-        run_panel.failed(error, words)

@@ -9,10 +9,10 @@ import streamlit as st
 from engine.errors import LabError
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario, sweep_for
 from engine.service import client
-from pages._ui import errors, history, parts, recordings, routes, run_panel, session
+from pages._ui import errors, history, outcome, parts, recordings, routes, run_panel, session
 from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
-from pages.schedules import form, million, sections, sweep_story
+from pages.schedules import million, sections, sweep_story
 
 SLOTS = {CHUNK_SWEEP: "chunks", BACKLOG: "backlog"}
 PHASES = ("queued", "starting-workers", "measuring")
@@ -26,7 +26,7 @@ FIELDS = {
 def section(kind: str, words: Words, colors: Palette, *, touch: bool) -> None:
     """One sweep, from its question to its files."""
     slot = SLOTS[kind]
-    sections.section(words(f"{slot}.title"))
+    outcome.section(words(f"{slot}.title"))
     st.markdown(words.part(slot))
     panel = st.container()
     run = session.run_id(slot)
@@ -55,7 +55,7 @@ def _form(kind: str, words: Words, shown: dict | None) -> None:
         base = sweep_for(kind, client.device()["class"])
         start = SweepScenario.from_dict(shown) if shown else base
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key=f"lab-run-{SLOTS[kind]}"):
-            repeats = form.repeats(words, f"repeats-{kind}", start.repeats)
+            repeats = outcome.repeats(words, f"repeats-{kind}", start.repeats)
             with st.popover(words("run.numbers")):
                 changes = _numbers(kind, start, words)
             place = st.container(width="content")
@@ -100,9 +100,8 @@ def _numbers(kind: str, start: SweepScenario, words: Words) -> dict:
 
 def _show(kind: str, result: dict, src: str, words: Words, colors: Palette, touch: bool) -> None:
     slot = SLOTS[kind]
-    sections.source_row(result, SweepScenario, words, slot)
-    if sentence := sections.disturbance(result, words):
-        st.html(parts.notice(words("disturbed.title"), sentence, kind="info"))
+    outcome.source_row(result, SweepScenario, words, slot)
+    outcome.disturbed(result, words)
     story = sweep_story.tell(result, words, colors, touch)
     said = [words(key, **facts) for key, facts in story.sentences]
     if story.figure["data"]:  # the whole prompt alone is no line
@@ -112,4 +111,4 @@ def _show(kind: str, result: dict, src: str, words: Words, colors: Palette, touc
     with st.expander(words("sweep.table")):
         st.html(parts.plain_table(story.head, story.rows, words(f"{slot}.title")))
         st.html(f"<p class='lab-note'>{escape(words(f'{slot}.table_what'))}</p>")
-    st.html(sections.files(result, src, words))
+    st.html(outcome.files(result, src, words))
