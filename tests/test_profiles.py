@@ -8,27 +8,29 @@ from engine import profiles
 from engine.errors import LabError
 from engine.model.catalog import CATALOG
 
-ALL = {**profiles.models(), **profiles.devices()}
+ALL = {**profiles.models(), **profiles.devices(), **profiles.links()}
+WORDS = {"name", "title", "repo", "model_type", "kind", "gpudirect_rdma", "sources", "groups"}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_number_has_a_source_one_can_look_up(name):
     """A number without a source cannot be checked, and the page shows the source beside it."""
     profile = ALL[name]
-    numbers = {field.name for field in fields(profile)} - {"name", "title", "sources"}
-    assert set(profile.sources) == numbers
-    lookups = ("https://", "arXiv", "counted from the shape", "hidden size over query heads", "GGUF")
+    numbers = {field.name for field in fields(profile) if getattr(profile, field.name) is not None} - WORDS
+    assert set(profile.sources) >= numbers | ({"layers"} if hasattr(profile, "groups") else set())
+    lookups = ("https://", "arXiv", "counted from the shape", "GGUF", "transformers")
     assert all(any(way in source for way in lookups) for source in profile.sources.values())
 
 
-@pytest.mark.parametrize("name", profiles.models())
+@pytest.mark.parametrize("name", [name for name, model in profiles.models().items() if model.dense])
 def test_the_parameters_are_those_of_the_shape(name):
-    """A mistyped layer count or width would shift every computed size."""
+    """A mistyped layer count or width would shift every computed size. Norms and biases are under 0.1 %."""
     m = profiles.model(name)
-    tables = 1 if name.startswith("smollm2") else 2  # embedding and head are one table or two
-    norms = (2 * m.layers + 1) * m.hidden_size
-    assert m.parameters == m.matrix_parameters + tables * m.vocab_size * m.hidden_size + norms
-    assert m.head_dim * m.heads == m.hidden_size and m.heads % m.kv_heads == 0
+    tables = [m.matrix_parameters + n * m.vocab_size * m.hidden_size for n in (1, 2)]  # embedding and head are one table or two
+    assert any(m.parameters == pytest.approx(counted, rel=1e-3) for counted in tables)
+    if m.model_type == "llama":
+        assert m.parameters - (2 * m.layers + 1) * m.hidden_size in tables, "no biases: exact"
+    assert m.heads % m.kv_heads == 0
 
 
 def test_published_sizes():
@@ -54,16 +56,18 @@ def test_published_devices():
     assert (h100.bf16_flops_per_s, a100.bf16_flops_per_s, l40s.bf16_flops_per_s) == (989.5e12, 312e12, 362.05e12)
     assert (h100.memory_bytes_per_s, a100.memory_bytes_per_s, l40s.memory_bytes_per_s) == (3.35e12, 2.039e12, 864e9)
     assert h100.usable_bytes == pytest.approx(85.5e9, rel=0.001)
-    assert list(profiles.devices()) == ["h100-sxm", "l40s", "a100-80gb-sxm"]
-    assert list(profiles.models())[0] == "smollm2-135m-instruct", "smallest first"
+    rates = [device.bf16_flops_per_s for device in profiles.devices().values()]
+    assert rates == sorted(rates, reverse=True), "quickest first"
+    sizes = [model.parameters for model in profiles.models().values()]
+    assert sizes == sorted(sizes), "smallest first"
 
 
-@pytest.mark.parametrize("ask", [profiles.model, profiles.device])
+@pytest.mark.parametrize("ask", [profiles.model, profiles.device, profiles.link])
 @pytest.mark.parametrize("name", ["", "h100", "../x", None, 5, "x" * 1000])
 def test_an_unknown_profile_is_told_with_the_known_ones(ask, name):
     with pytest.raises(LabError) as caught:
         ask(name)
-    assert caught.value.code == "profile-unknown" and len(str(caught.value)) < 300
+    assert caught.value.code == "profile-unknown" and len(str(caught.value)) < 1500
 
 
 GOOD = (profiles.PROFILES_DIR / "devices" / "l40s.toml").read_text(encoding="utf-8")
