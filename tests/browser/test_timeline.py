@@ -2,83 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
 from pages._ui import fmt, payload
 from pages._ui.timeline import spoken
 from pages._ui.words import Words
+from tests.browser.harness import Harness
 from tests.pages import partial, small
-
-STATIC = Path(__file__).resolve().parents[2] / "pages" / "static"
-TYPES = {"js": "text/javascript", "css": "text/css", "woff2": "font/woff2"}
-PAGE = """<!doctype html><html lang="{lang}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>t</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/static/lab.css"><link rel="stylesheet" href="/static/timeline.css">
-<style>html {{ color-scheme: light dark }} body {{ font: 16px sans-serif; background: var(--paper); color: var(--ink) }}</style>
-<div id="place"></div><script type="module">
-import {{ mount }} from "/static/js/timeline/main.js";
-const answer = await fetch("/mount");
-window.clean = mount({{ data: await answer.json(), parentElement: document.getElementById("place") }});
-</script>"""
-
-
-class Harness:
-    """Serves pages/static and what a test puts into ``answers`` (path -> list of payloads, the last one stays)."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, list] = {}
-        self.asked: list[str] = []
-        harness = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                path = self.path.partition("?")[0]
-                harness.asked.append(self.path)
-                if path == "/":
-                    return self.reply(PAGE.format(lang=harness.lang).encode(), "text/html")
-                if path in harness.answers:
-                    waiting = harness.answers[path]
-                    answer = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-                    if answer is None:
-                        return self.send_error(503)
-                    return self.reply(json.dumps(answer).encode(), "application/json")
-                file = STATIC / path.removeprefix("/static/")
-                if path.startswith("/static/") and file.is_file():
-                    return self.reply(file.read_bytes(), TYPES.get(file.suffix[1:], "text/plain"))
-                self.send_error(404)
-
-            def reply(self, body: bytes, kind: str):
-                self.send_response(200)
-                self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.http.server_port}/"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-
-    def set(self, answers: list, *, lang: str = "en", live: bool = False, compact: bool = False) -> None:
-        self.lang, self.asked = lang, []
-        data = {"src": "./data", "alt": "Three lanes.", "words": spoken(Words(lang)), "live": live, "compact": compact}
-        self.answers = {"/data": answers, "/mount": [data]}
-
 
 @pytest.fixture(scope="module")
 def harness():
-    made = Harness()
+    made = Harness("timeline")
     yield made
-    made.http.shutdown()
-    made.http.server_close()
+    made.close()
 
 
 @pytest.fixture
@@ -87,7 +26,9 @@ def opened(browser, harness):
     contexts, complaints = [], []
 
     def new(answers: list, *, width=1280, height=900, live=False, compact=False, lang="en", failing=False, **options):
-        harness.set(answers, lang=lang, live=live, compact=compact)
+        data = {"src": "./data", "alt": "Three lanes.", "words": spoken(Words(lang)), "live": live, "compact": compact}
+        harness.mount(data, lang=lang)
+        harness.answers["/data"] = answers
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
