@@ -41,6 +41,11 @@ def runs_dir() -> Path:
     return _made(_root() / "runs")
 
 
+def calibrations_dir() -> Path:
+    """What this machine's devices were measured to do, one file per device."""
+    return _made(_root() / "calibrations")
+
+
 def locks_dir() -> Path:
     """Lock files: one per device, one per thing being fetched or cached."""
     return _made(_root() / "locks")
