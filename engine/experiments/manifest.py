@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import engine
-from engine.experiments.plan import Plan
+from engine.experiments.plan import Ground, Plan
 from engine.measure.clock import utc_now
 
 # Of a result, whatever the experiment.
@@ -33,10 +33,7 @@ def manifest(plan: Plan, scenario, begun: Begun, *, order: list) -> dict:
     setup = plan.setup
     text = setup.text
     return {
-        "scenario": scenario.as_dict(),
-        "scenario_key": scenario.key(),
-        "seed": plan.scenario.seed,
-        "model": setup.card.as_dict(setup.bytes_per_value),
+        **origin(setup, scenario, begun, seed=plan.scenario.seed),
         "text": {
             "name": text.name,
             "title": text.title,
@@ -45,6 +42,17 @@ def manifest(plan: Plan, scenario, begun: Begun, *, order: list) -> dict:
             "language": text.language,
             "repeated": plan.text_repeated,
         },
+        "order": order,
+    }
+
+
+def origin(setup: Ground, scenario, begun: Begun, *, seed: int) -> dict:
+    """What every experiment's manifest has; to be called when it has ended."""
+    return {
+        "scenario": scenario.as_dict(),
+        "scenario_key": scenario.key(),
+        "seed": seed,
+        "model": setup.card.as_dict(setup.bytes_per_value),
         "device": setup.device.as_dict(),
         "dtype": setup.dtype,
         "threads": sum(worker.threads for worker in setup.deployment.entry("unified")),
@@ -53,7 +61,6 @@ def manifest(plan: Plan, scenario, begun: Begun, *, order: list) -> dict:
         "commit": _commit(),
         "started_at": begun.started_at,
         "duration_s": round(time.monotonic() - begun.at_s, 3),
-        "order": order,
     }
 
 

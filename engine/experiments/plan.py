@@ -21,15 +21,13 @@ _BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What a scenario runs on, with and out of: the same for all points of a sweep."""
+class Ground:
+    """The device that a scenario runs on, the workers there, and the model."""
 
     device: Device
     dtype: str
     deployment: Deployment
     card: ModelCard
-    text: Text
-    tokenizer: Tokenizer
 
     @property
     def lock_name(self) -> str:
@@ -46,6 +44,14 @@ class Setup:
     @property
     def kv_bytes_per_token(self) -> int:
         return self.card.config.kv_bytes_per_token(self.bytes_per_value)
+
+
+@dataclass(frozen=True)
+class Setup(Ground):
+    """And the text that requests are made of: the same for all points of a sweep."""
+
+    text: Text
+    tokenizer: Tokenizer
 
 
 @dataclass(frozen=True)
@@ -108,16 +114,20 @@ class Plan:
         ]
 
 
-def set_up(scenario: SchedulesScenario) -> Setup:
-    """Device, model and text of a scenario. Raises LabError if one of them is not here."""
+def ground(scenario) -> Ground:
+    """Device and model of any scenario that has model, device, dtype and threads. Raises LabError if one is not here."""
     device = choose(scenario.device)
     dtype = choose_dtype(scenario.dtype, device)
     card = describe(scenario.model)
     if not card.ready:
         raise LabError("model-missing", name=scenario.model)
-    text = load_text(scenario.text)
-    tokenizer = load_tokenizer(scenario.model)
-    return Setup(device, dtype, _deploy(scenario, device, dtype), card, text, tokenizer)
+    return Ground(device, dtype, _deploy(scenario, device, dtype), card)
+
+
+def set_up(scenario: SchedulesScenario) -> Setup:
+    """The same with the text. Raises LabError if one of them is not here."""
+    found = ground(scenario)
+    return Setup(**vars(found), text=load_text(scenario.text), tokenizer=load_tokenizer(scenario.model))
 
 
 def plan_for(scenario: SchedulesScenario, setup: Setup | None = None) -> Plan:
@@ -187,7 +197,7 @@ def _write_requests(scenario: SchedulesScenario, setup: Setup):
     return tuple(requests), tuple(arrivals), prompts, writer.repeated
 
 
-def _deploy(scenario: SchedulesScenario, device: Device, dtype: str) -> Deployment:
+def _deploy(scenario, device: Device, dtype: str) -> Deployment:
     # Workers have a working directory of their own.
     model = scenario.model if scenario.model in CATALOG else str(find_checkpoint(scenario.model).absolute())
     if device.device_class == "gpu":

@@ -41,7 +41,8 @@ _GROUP_RANGES = {
     "arrival_s": (0.0, MAX_ARRIVAL_S),
     "spacing_s": (0.0, MAX_ARRIVAL_S),
 }
-_CHOICES = {"transfer": TRANSFERS, "device": ("auto", "cpu", "cuda"), "dtype": ("auto", "float32", "bfloat16")}
+DEVICES, DTYPES = ("auto", "cpu", "cuda"), ("auto", "float32", "bfloat16")
+_CHOICES = {"transfer": TRANSFERS, "device": DEVICES, "dtype": DTYPES}
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class SchedulesScenario:
 
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
-            _check_number(name, getattr(self, name), low, high, whole=not isinstance(low, float))
+            check_number(name, getattr(self, name), low, high, whole=not isinstance(low, float))
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise LabError("scenario-value", field=name, value=short(getattr(self, name)), expected=" | ".join(known))
@@ -118,7 +119,7 @@ class SchedulesScenario:
             raise LabError("scenario-value", field="kind", value=short(group.kind), expected=expected)
         for name, (low, high) in _GROUP_RANGES.items():
             value = getattr(group, name)
-            _check_number(f"{group.kind}.{name}", value, low, high, whole=not isinstance(low, float))
+            check_number(f"{group.kind}.{name}", value, low, high, whole=not isinstance(low, float))
         if group.arrival_s + group.spacing_s * max(0, group.count - 1) > MAX_ARRIVAL_S:
             expected = f"such that the last of them comes within {MAX_ARRIVAL_S:.0f} s"
             raise LabError("scenario-value", field=f"{group.kind}.spacing_s", value=group.spacing_s, expected=expected)
@@ -272,7 +273,8 @@ def new_run_id() -> str:
     return name
 
 
-def _check_number(name: str, value: object, low: float, high: float, *, whole: bool) -> None:
+def check_number(name: str, value: object, low: float, high: float, *, whole: bool) -> None:
+    """Raises LabError("scenario-value")."""
     number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     if not number or not low <= value <= high:
         kind = "a whole number" if whole else "a number"
