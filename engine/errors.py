@@ -69,6 +69,7 @@ SCENARIO = {
     "scenario-value": "{field} = {value} is not possible: it must be {expected}.",
     "scenario-no-requests": "There are no requests to serve; let at least one kind of request have a count above 0.",
     "scenario-too-much": "All requests together are {tokens} tokens, and the limit is {limit}; lower a count or a length.",
+    "roofline-too-long": "These steps could take {seconds} s on this device, and the limit is {limit_s} s; take fewer or smaller ones, or fewer repeats.",
     "prompt-exceeds-model": "A {kind} request of {prompt_tokens} prompt and {output_tokens} output tokens does not fit the model's context of {max_context} tokens; shorten one of them.",
     "prompt-too-short": "A {kind} prompt of {prompt_tokens} tokens is too short: the chat frame of this model alone takes {minimum}; ask for more.",
     "text-too-short": "The text '{name}' has {tokens} tokens, and this experiment needs {needed}; take a longer text or shorter prompts.",
@@ -76,6 +77,28 @@ SCENARIO = {
     "workload-broken": "The workload file {path} cannot be used: {why}.",
     "profile-unknown": "There is no profile called '{name}'; choose one of: {known}.",
     "profile-broken": "The profile file {path} cannot be used: {why}.",
+}
+
+CONFIGS = {
+    "config-too-large": "The configuration has {size_bytes} bytes, and the limit is {limit_bytes}; give the config.json of a model and nothing else.",
+    "config-not-json": "This is not JSON (line {line}, column {column}); paste the whole config.json, with its braces.",
+    "config-too-deep": "The configuration is nested too deeply to be one; give the config.json of a model.",
+    "config-not-object": "A configuration is a JSON object, and this is {found}; paste the whole config.json, with its braces.",
+    "config-no-model-type": "The configuration has no model_type, so nobody can tell which architecture it is; give the config.json of a model, not of a tokenizer or a generation.",
+    "config-unknown": "The architecture '{model_type}' is not one whose KV cache is known here; known are: {known}.",
+    "config-encoder-decoder": "'{model_type}' is an encoder with a decoder: beside its own KV it keeps the encoder's, which is not computed here; give a model that has only a decoder.",
+    "config-no-cache": "'{model_type}' reads its text in both directions at once and keeps no KV cache; give a model that generates text.",
+    "config-no-attention": "'{model_type}' has no attention layer, so it keeps no KV cache; give a model with some attention.",
+    "config-missing": "The configuration of this {model_type} model lacks {field}; paste the whole config.json.",
+    "config-number": "{field} = {value} cannot be right: it must be a whole number from {lowest} to {highest}.",
+    "config-flag": "{field} = {value} cannot be right: it must be true or false.",
+    "config-list": "{field} = {value} cannot be right: it must be a list with an entry for every layer it is about.",
+    "config-divides": "{field} = {value} cannot be right: it must divide {whole_field} = {whole}.",
+    "config-layer-count": "{field} lists {found} layers, and num_hidden_layers says {layers}; one of them is wrong.",
+    "config-layer-kind": "{field} names a layer '{kind}', and such a model has only: {known}.",
+    "kv-not-found": "'{name}' is neither a file here nor a profile; give a config.json or one of: {known}.",
+    "kv-unreadable": "{path} could not be read: {why}; give the config.json of a model.",
+    "kv-number": "{field} = {value} is not possible: it must be a whole number from 1 to {highest}.",
 }
 
 RUNS = {
@@ -94,7 +117,7 @@ RUNS = {
     "pins-full": "Pinned runs may take {limit_mb} MB at most, half of the room for results; unpin another one first, or raise LAB_STORE_MB.",
 }
 
-MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **RUNS}
+MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **CONFIGS, **RUNS}
 
 
 class LabError(Exception):

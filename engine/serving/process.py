@@ -19,14 +19,19 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class WorkerProcess:
-    """A `python -m engine.serving.worker` child. Its records go to `events` as (name, record); (name, None) is its end."""
+    """A `python -m MODULE` child. Its records go to `events` as (name, record); (name, None) is its end."""
 
-    def __init__(self, spec: WorkerSpec, events: "queue.SimpleQueue[tuple[str, dict | None]]") -> None:
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        events: "queue.SimpleQueue[tuple[str, dict | None]]",
+        module: str = "engine.serving.worker",
+    ) -> None:
         self.spec = spec
         self.events = events
         self._stderr = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "engine.serving.worker"],
+            [sys.executable, "-m", module],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
