@@ -13,6 +13,7 @@ st.logo(LOGO, size="large")
 pages = {
     "home": st.Page("home/page.py", title=words("nav.home"), default=True),
     "schedules": st.Page("schedules/page.py", title=words("nav.schedules"), url_path="schedules"),
+    "memory": st.Page("memory/page.py", title=words("nav.memory"), url_path="memory"),
 }
 st.session_state["pages"] = pages
 page = st.navigation(list(pages.values()), position="top")

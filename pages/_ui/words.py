@@ -36,6 +36,10 @@ class Words:
     def __contains__(self, key: str) -> bool:
         return any(key in entries for entries in self._tables)
 
+    def keys(self, prefix: str) -> list[str]:
+        """The keys that begin so, for texts that are shown by code in the browser."""
+        return sorted({key for entries in self._tables for key in entries if key.startswith(prefix)})
+
     def part(self, name: str) -> str:
         """One part of the lesson's prose, as Markdown."""
         return self._parts[name]

@@ -98,7 +98,7 @@ export class Chart {
 
   #line(line) {
     const d = line.points.map(([x, y]) => `${round(this.x.at(x))} ${round(this.y.at(y))}`).join("L");
-    return s("path", { class: `pl-line pl-style-${line.style ?? 0}${line.quiet ? " pl-quiet" : ""}`, "stroke-width": line.width ?? 2.2, d: d ? `M${d}` : "" });
+    return s("path", { class: `pl-line pl-style-${line.style ?? 0}${line.quiet ? " pl-quiet" : ""}${line.solid ? " pl-solid" : ""}`, "stroke-width": line.width ?? 2.2, d: d ? `M${d}` : "" });
   }
 
   #mark({ across, at, text }) {

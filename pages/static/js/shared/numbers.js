@@ -34,3 +34,16 @@ export function bytes(value) {
 function trimmed(value) {
   return String(Number(value.toPrecision(3)));
 }
+
+/** 2 ** 28 -> "256 MiB"; for sizes in powers of two. */
+export function binaryBytes(value) {
+  for (const [limit, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
+    if (value >= limit) return `${Number((value / limit).toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 4 })} ${unit}`;
+  }
+  return `${value.toFixed(0)} B`;
+}
+
+/** 151.9 -> "152 tok/s". */
+export function rate(value) {
+  return value >= 10 ? `${count(value)} tok/s` : `${value.toFixed(1)} tok/s`;
+}

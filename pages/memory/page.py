@@ -1,0 +1,30 @@
+"""The memory-wall lesson: how many requests fit, computed for any model and device, and a wall of our own to run into."""
+
+import streamlit as st
+
+from pages._ui import session
+from pages.memory import models, wall
+
+PARTS = ("wall", "measured", "models", "details")
+
+words = session.words("memory")
+colors, touch = session.colors(), session.on_touch()
+
+st.html(
+    f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
+    f"<p class='lab-lead'>{words('page.lead')}</p>"
+)
+for part, place in session.open_parts(PARTS, words):
+    with place:
+        if part == "wall":
+            wall.section(words)
+        elif part == "measured":
+            from pages.memory import measured
+
+            measured.section(words, colors, touch=touch)
+        elif part == "models":
+            models.section(words)
+        else:
+            from pages.memory import details
+
+            details.section(words)

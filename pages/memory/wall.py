@@ -1,0 +1,135 @@
+"""The first part of the lesson: choose a model and a device, move the sliders, read the formula and what would change it."""
+
+from __future__ import annotations
+
+from html import escape
+
+import streamlit as st
+
+from engine import profiles
+from engine.errors import LabError
+from engine.formulas.kv import KV_DTYPES
+from engine.profiles import ModelProfile
+from engine.profiles.hf_config import parse_config, profile_from_config
+from pages._ui import errors, fmt, outcome, parts, script, session
+from pages._ui.words import Words
+from pages.memory import calculator, choices
+from pages.memory.calculator import Choice
+
+KEY = "memory-wall"
+
+
+def section(words: Words) -> None:
+    """Only this part runs again when something is chosen."""
+
+    @st.fragment
+    def draw() -> None:
+        choice = _choose(words)
+        _moved(choice)
+        choice = choices.current()  # with what the sliders have just said
+        data = calculator.payload(choice, choices.compared(), words)
+        script.component("memory")(key=KEY, data=data, on_at_change=lambda: None)
+        _formula(choice, words)
+        _tables(choice, words)
+
+    draw()
+    with st.container(key="lab-why"):
+        reasons, attempts = st.columns([3, 2], gap="large")
+        reasons.markdown(words.part("why"))
+        attempts.markdown(words.part("try"))
+
+
+def _choose(words: Words) -> Choice:
+    """The boxes; what was chosen is in the session and the address afterwards."""
+    now = choices.current()
+    models, devices = choices.known_models(), profiles.devices()
+    names = list(models)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="lab-run-memory"):
+
+        def box(name: str, options: list, present: object, show, width: int) -> None:
+            chosen = st.selectbox(
+                words(f"choose.{name}"),
+                options,
+                index=options.index(present),
+                format_func=show,
+                key=f"choose-{name}-{words.lang}-{present if name == 'model' else ''}",
+                width=width,
+            )
+            if chosen != present:
+                choices.keep(**{name: chosen})
+
+        present = next(name for name, model in models.items() if model is now.model)
+        box("model", names, present, lambda name: title(name, models, words), 270)
+        box("device", list(devices), now.device.name, lambda name: devices[name].title, 250)
+        box("devices", list(calculator.DEVICES), now.devices, str, 90)
+        box("kv", list(KV_DTYPES), now.kv, lambda name: words(f"format.{name}"), 150)
+        box("weights", list(calculator.WEIGHT_BYTES), now.weights, lambda name: words(f"weight.{name}"), 110)
+        with st.popover(words("choose.more")):
+            box("reserve", list(calculator.RESERVES), now.reserve, fmt.share, 150)
+            st.multiselect(
+                words("choose.compare"),
+                names,
+                default=[model.name for model in choices.compared()],
+                max_selections=choices.MOST_COMPARED,
+                format_func=lambda name: title(name, models, words),
+                key="memory-compare",
+                persist_state="session",
+            )
+        with st.popover(words("choose.paste")):
+            _paste(words)
+    return choices.current()
+
+
+def title(name: str, models: dict[str, ModelProfile], words: Words) -> str:
+    return words("choose.pasted", title=models[name].title) if name == choices.PASTED else models[name].title
+
+
+def _moved(choice: Choice) -> None:
+    """Take over what the sliders say; a browser may send anything."""
+    at = (st.session_state.get(KEY) or {}).get("at")
+    if not isinstance(at, dict):
+        return
+    limits = {"length": calculator.LENGTHS, "batch": calculator.BATCHES}
+    for name, (low, high) in limits.items():
+        value = at.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high and value != getattr(choice, name):
+            choices.keep(**{name: int(value)})
+
+
+def _paste(words: Words) -> None:
+    st.html(f"<p class='lab-note'>{escape(words('paste.what'))}</p>")
+    typed = st.text_area(words("paste.label"), key="memory-config", height=220, max_chars=1_000_000, persist_state="session")
+    file = st.file_uploader(words("paste.file"), type=["json"], key="memory-config-file")
+    if st.button(words("paste.use"), key="memory-config-use", type="primary"):
+        try:
+            st.session_state[choices.PASTED] = profile_from_config(parse_config(file.getvalue() if file else typed), choices.PASTED)
+            choices.keep(model=choices.PASTED)
+            st.session_state["memory-config-error"] = None
+        except LabError as error:
+            st.session_state["memory-config-error"] = error
+        st.rerun(scope="fragment")
+    if error := st.session_state.get("memory-config-error"):
+        st.html(parts.notice(words("paste.failed"), errors.sentence(error, words)))
+    elif own := st.session_state.get(choices.PASTED):
+        facts = {"title": own.title, "layers": own.layers, "token": fmt.bytes_(own.kv_bytes_per_token())}
+        st.html(f"<p class='lab-note'>{escape(words('paste.taken', kind=words(f'kinds.{own.attention_kind}'), **facts))}</p>")
+
+
+def _formula(choice: Choice, words: Words) -> None:
+    lines = "".join(f"<p class='lab-said'>{parts.prose(line)}</p>" for line in calculator.formula(choice, words))
+    found = (choice.model.sources.get("layers"), choice.model.sources.get("parameters"), *choice.device.sources.values())
+    sources = words("formula.sources", sources="; ".join(dict.fromkeys(source for source in found if source)))
+    kind = words(f"kinds.{choice.model.attention_kind}")
+    outcome.section(words("formula.title"))
+    st.html(
+        f"<div class='lab-source'>{parts.badge('computed', words)}<span>{escape(choice.model.title)}: {escape(kind)}</span></div>"
+        f"{lines}<p class='lab-note'>{escape(sources)}</p>"
+    )
+
+
+def _tables(choice: Choice, words: Words) -> None:
+    outcome.section(words("designs.title"))
+    st.html(parts.plain_table(*calculator.designs(choice, words), words("designs.title")))
+    st.html(f"<p class='lab-note'>{escape(words('designs.what'))}</p>")
+    outcome.section(words("formats.title"))
+    st.html(parts.plain_table(*calculator.formats(choice, words), words("formats.title")))
