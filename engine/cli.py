@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from engine.errors import LabError
+from engine.formulas.kv import KV_DTYPES
 
 DEVICE_BUSY = 75
 INTERRUPTED = 130
@@ -52,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     backlog = run.add_parser("backlog", help="prompt length until prompts arrive faster than they can be prefilled")
     for sweep, kind in ((chunks, "chunk-sweep"), (backlog, "backlog")):
         sweep.set_defaults(command=_run_sweep, kind=kind)
-    for experiment in (schedules, chunks, backlog):
+    roofline = run.add_parser("roofline", help="this engine's prefills and decode steps under this device's measured roof")
+    roofline.set_defaults(command=_run_roofline)
+    for experiment in (schedules, chunks, backlog, roofline):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -86,6 +89,14 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_argument("--csv", metavar="OUT", help="one row per token")
     trace.set_defaults(command=_trace)
 
+    kv = commands.add_parser("kv", help="bytes of a model's KV cache, computed from its shape")
+    kv.add_argument("model", metavar="CONFIG.json|PROFILE", help="a Hugging Face config.json, or a name of profiles/models")
+    kv.add_argument("--length", required=True, metavar="L", help="tokens of each sequence")
+    kv.add_argument("--batch", default="1", metavar="B", help="sequences (default: 1)")
+    kv.add_argument("--dtype", choices=KV_DTYPES, default="bf16", help="of the cache (default: bf16)")
+    kv.add_argument("--json", metavar="OUT", help="as JSON; - is stdout")
+    kv.set_defaults(command=_kv)
+
     logits = commands.add_parser("logits", help="logits of every position, to compare with another implementation")
     logits.add_argument("model")
     logits.add_argument("--tokens", required=True, metavar="FILE.json", help="a JSON list of token ids")
@@ -93,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     logits.add_argument("--dtype", default="float32")
     logits.add_argument("--device", default="cpu")
     logits.set_defaults(command=_logits)
+
+    calibrate = commands.add_parser("calibrate", help="what this device can do at most: products, reading, calls, copying")
+    calibrate.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    calibrate.add_argument("--json", nargs="?", const="-", metavar="OUT", help="as JSON; - or nothing is stdout")
+    calibrate.add_argument("--no-wait", action="store_true", help="fail at once if the device is busy")
+    calibrate.set_defaults(command=_calibrate)
 
     bench = commands.add_parser("bench", help="the engine's speed against a reference and this machine's limits")
     bench.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
@@ -116,6 +133,13 @@ def _run_sweep(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(sweep_for(arguments.kind, device_class, **changes), arguments)
+
+
+def _run_roofline(arguments: argparse.Namespace) -> None:
+    from engine.experiments.roofline_scenario import roofline_for
+
+    changes, device_class = _changes(arguments)
+    _run(roofline_for(device_class, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:
@@ -242,6 +266,16 @@ def _trace(arguments: argparse.Namespace) -> None:
         _write(arguments.csv, rows)
 
 
+def _kv(arguments: argparse.Namespace) -> None:
+    from engine.profiles.kv_report import as_text, kv_report, profile_at
+
+    found = kv_report(profile_at(arguments.model), arguments.length, arguments.batch, arguments.dtype)
+    if arguments.json:
+        _write(arguments.json, json.dumps(found, indent=2))
+    else:
+        print(as_text(found))
+
+
 def _logits(arguments: argparse.Namespace) -> None:
     from engine.model.logits import write_logits
 
@@ -249,6 +283,23 @@ def _logits(arguments: argparse.Namespace) -> None:
         arguments.model, arguments.tokens, arguments.npy, dtype=arguments.dtype, device=arguments.device
     )
     print(f"{arguments.npy}: float32 {list(shape)}", file=sys.stderr)
+
+
+def _calibrate(arguments: argparse.Namespace) -> None:
+    from engine.measure.calibration import report, run_calibration, store
+
+    out = arguments.json
+    if out:
+        _check_writable(out)
+    figures = run_calibration(arguments.device, progress=_ProgressLine(), wait=not arguments.no_wait)
+    try:
+        store(figures)
+    except LabError as error:  # what was measured is told even so
+        print(f"engine: {error}", file=sys.stderr)
+    if out:
+        _write(out, json.dumps(figures, indent=2))
+    else:
+        print(report(figures))
 
 
 def _bench(arguments: argparse.Namespace) -> None:
