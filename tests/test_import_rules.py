@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 
 VISIBLE_TO_PAGES = (
     "engine.errors",
+    "engine.experiments.roofline_scenario",
     "engine.experiments.scenarios",
     "engine.experiments.sweep_scenarios",
     "engine.formulas",

@@ -31,7 +31,7 @@ from engine.serving.process import WorkerProcess
 MODULE = "engine.experiments.roofline_worker"
 LIMIT_S = 600
 # A step that took this long says its time well enough: it is measured once. A short one warms up first.
-ONCE_S = 1.0
+ONCE_S = 0.5
 WARM_UP_BELOW_S = 0.25
 _SHORTEST_WAIT_S = 0.2
 _SILENCE_S = 300
@@ -97,17 +97,13 @@ def run_roofline(
             facts = child.ask(_load(plan), "loaded")
             roof = child.ask({"type": "calibrate"}, "calibrated", lambda r: progress("calibrating", r["done"]))["calibration"]
             child.ask({"type": "open", "num_blocks": plan.num_blocks, "block_tokens": setup.block_tokens, "seed": scenario.seed}, "opened")
-            order = [_shuffled(plan.steps, scenario.seed, repeat) for repeat in range(scenario.repeats)]
-            runs, judged = _measure(plan, child, facts["pid"], order, roof, progress)
+            runs, order, judged = _measure(plan, child, facts["pid"], scenario, roof, progress)
     return {
         "format": FORMAT,
         "kind": scenario.kind,
         "run_id": run_id or new_run_id(),
         "provenance": "measured",
-        "manifest": {
-            **origin(setup, scenario, begun, seed=scenario.seed),
-            "order": [[step.name for step in steps] for steps in order],
-        },
+        "manifest": {**origin(setup, scenario, begun, seed=scenario.seed), "order": order},
         "shape": asdict(plan.shape),
         "calibration": roof,
         "points": [point for step in plan.steps for point in points_of(plan, step, runs[step], roof)],
@@ -179,17 +175,19 @@ def _refuse(setup: Ground, scenario: RooflineScenario, total_blocks: int) -> Non
     raise LabError("request-never-fits", tokens=tokens, **facts)
 
 
-def _measure(plan: RooflinePlan, child: "_Child", pid: int, order: list[list[Step]], roof: dict, progress: Progress):
-    """{step: times of each repeat}, and how much each repeat was disturbed."""
+def _measure(plan: RooflinePlan, child: "_Child", pid: int, scenario: RooflineScenario, roof: dict, progress: Progress):
+    """{step: times of each repeat}, the names of the steps as they were measured, and how much each repeat was disturbed."""
     runs: dict[Step, list[dict]] = {step: [] for step in plan.steps}
-    judged = []
-    meter = _Meter(plan, len(order), roof, progress)
-    for steps in order:
+    order, judged = [], []
+    meter = _Meter(plan, scenario.repeats, roof, progress)
+    for repeat in range(scenario.repeats):
+        order.append([])
         before = disturbance.take_sample([pid], plan.worker.cores)
-        for step in steps:
+        for step in _shuffled(plan.steps, scenario.seed, repeat):
             if runs[step] and runs[step][0]["seconds"] > ONCE_S:
                 continue
             meter.begin(step)
+            order[-1].append(step.name)
             asked = {"type": "step", "batch": step.batch, "new": step.new, "context": step.context}
             times = child.ask(asked, "timed")
             if not runs[step] and times["seconds"] < WARM_UP_BELOW_S:
@@ -197,7 +195,7 @@ def _measure(plan: RooflinePlan, child: "_Child", pid: int, order: list[list[Ste
             runs[step].append(times)
             meter.end(step)
         judged.append(disturbance.judge(before, disturbance.take_sample([pid], plan.worker.cores)))
-    return runs, judged
+    return runs, order, judged
 
 
 class _Meter:

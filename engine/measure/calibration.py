@@ -19,10 +19,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from engine.errors import LabError
+from engine.lock import device_lock
 from engine.measure.clock import utc_now
 from engine.measure.copying import copy_bytes_per_s
-from engine.measure.device import Device, choose
+from engine.measure.device import Device, choose, usable_cores
 from engine.measure.limits import call_overhead_s, matmul_rates, read_bytes_per_s
+from engine.measure.threads import OPENMP_SETTINGS
 from engine.paths import calibrations_dir
 
 VERSION = 1
@@ -51,6 +53,45 @@ def calibrate(device: str, *, progress: Callable[[float], None] = lambda done: N
         "versions": {"python": platform.python_version(), "torch": version("torch")},
         "duration_s": round(time.perf_counter() - begun, 3),
     }
+
+
+def run_calibration(
+    device: str = "auto",
+    *,
+    progress: Callable[..., None] = lambda phase, done, **facts: None,
+    wait: bool = True,
+) -> dict:
+    """Calibrate in this process, with the device to itself: "auto", "cpu" or "cuda".
+
+    progress(phase, done, **facts): phases are waiting and calibrating. Raises LabError("device-unknown", "device-busy",
+    "torch-without-cuda").
+    """
+    chosen = choose(device)
+    name = "cpu" if chosen.device_class == "cpu" else "cuda"
+    os.environ.update(OPENMP_SETTINGS)
+    with device_lock(name, "calibrate", wait=wait, on_wait=lambda holder: progress("waiting", 0.0, holder=holder)):
+        import torch
+
+        if name == "cuda" and not torch.cuda.is_available():
+            raise LabError("torch-without-cuda", version=torch.__version__)
+        torch.set_num_threads(len(usable_cores()) if name == "cpu" else 1)
+        torch.set_grad_enabled(False)
+        figures = calibrate("cpu" if name == "cpu" else "cuda:0", progress=lambda done: progress("calibrating", done))
+        progress("calibrating", 1.0)
+        return figures
+
+
+def report(calibration: dict) -> str:
+    """The figures as lines a person reads."""
+    device, copied = calibration["device"], calibration["copy_bytes_per_s"]
+    lines = [f"{device['name']}, {calibration['threads']} threads, measured in {calibration['duration_s']:.1f} s"]
+    for dtype, rates in calibration["matmul"].items():
+        sizes = ", ".join(f"{rate['flops_per_s'] / 1e9:.0f} at {rate['n']}" for rate in rates)
+        lines.append(f"matmul {dtype}: {best_flops_per_s(calibration, dtype) / 1e9:.0f} GFLOP/s ({sizes})")
+    lines.append(f"reading: {calibration['read_bytes_per_s'] / 1e9:.1f} GB/s")
+    lines.append(f"a call: {calibration['call_overhead_s'] * 1e6:.2f} us")
+    lines.append(f"copying from process to process: {'no room' if copied is None else f'{copied / 1e9:.1f} GB/s'}")
+    return "\n".join(lines)
 
 
 def best_flops_per_s(calibration: dict, dtype: str) -> float:

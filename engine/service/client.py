@@ -224,7 +224,7 @@ class Client:
         if not self._own_files:
             if scenario.model not in CATALOG:
                 raise LabError("job-not-allowed", name=scenario.model[:80])
-            if scenario.text not in texts.NAMED and not texts.is_own(scenario.text):
+            if scenario.text not in ("", *texts.NAMED) and not texts.is_own(scenario.text):
                 raise LabError("job-not-allowed", name=scenario.text[:80])
         if scenario.model in CATALOG and not model_ready(scenario.model):
             raise LabError("model-missing", name=scenario.model)

@@ -8,12 +8,18 @@ from importlib.metadata import PackageNotFoundError, version
 import engine
 from engine import texts
 from engine.errors import LabError
+from engine.experiments.roofline_scenario import RooflineScenario
 from engine.experiments.scenarios import SchedulesScenario
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario
 from engine.measure.device import choose, choose_dtype
 from engine.model.catalog import CATALOG
 
-SCENARIOS = {SchedulesScenario.kind: SchedulesScenario, CHUNK_SWEEP: SweepScenario, BACKLOG: SweepScenario}
+SCENARIOS = {
+    SchedulesScenario.kind: SchedulesScenario,
+    CHUNK_SWEEP: SweepScenario,
+    BACKLOG: SweepScenario,
+    RooflineScenario.kind: RooflineScenario,
+}
 
 
 def scenario_of(kind: str, record: Mapping) -> object:
@@ -24,8 +30,8 @@ def scenario_of(kind: str, record: Mapping) -> object:
 
 
 def is_private(scenario: object) -> bool:
-    """Whether it reads somebody's own text or model: such a result is never handed to others."""
-    return scenario.text not in texts.NAMED or scenario.model not in CATALOG
+    """Whether it reads somebody's own text or model: such a result is never handed to others. One without a text has ""."""
+    return scenario.text not in ("", *texts.NAMED) or scenario.model not in CATALOG
 
 
 def device_key_here(scenario: object) -> str:

@@ -302,7 +302,8 @@ def _words(value: object) -> str:
 def _summary(result: dict) -> dict:
     """By schedule, or by the value of a sweep's point: what a list of runs can say of it."""
     entries = list((result.get("schedules") or {}).items())
-    entries += [(str(point.get("value")), point) for point in result.get("points") or () if isinstance(point, dict)]
+    points = [point for point in result.get("points") or () if isinstance(point, dict) and "value" in point]
+    entries += [(str(point["value"]), point) for point in points]
     summary = {}
     for name, entry in entries:
         found = dict(entry) if isinstance(entry, dict) else {}
