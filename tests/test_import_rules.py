@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 VISIBLE_TO_PAGES = (
+    "engine.claims",
     "engine.errors",
     "engine.experiments.roofline_scenario",
     "engine.experiments.scenarios",
@@ -36,6 +37,7 @@ RANKS = {
     "paths": 0,
     "lock": 0,
     "profiles": 0,
+    "claims": 0,
     "formulas": 0,
     "model": 1,
     "packages": 0,

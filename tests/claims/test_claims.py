@@ -1,0 +1,195 @@
+"""The claims of the source texts: all there, the values of the shared table, computed anew from the profiles each time."""
+
+import re
+from dataclasses import replace
+from math import ceil, floor
+
+import pytest
+
+from engine import profiles
+from engine.claims import TEXTS, VERDICTS, claims
+from engine.claims.claim import SOURCES, Line, written
+from engine.formulas.kv import Attention
+
+# The rows that concern Schedules, Roofline and Memory wall, with the table's verdicts in the words of the closed set.
+ROWS = {
+    "A1": "wrong", "A2": "wrong", "A3": "wrong", "A4": "wrong", "A5": "depends", "A6": "wrong", "A7": "incomplete", "A8": "incomplete",
+    "A14": "depends", "A15": "wrong", "A17": "depends", "B1": "wrong", "B2": "wrong", "B3": "wrong", "B4": "wrong",
+}  # fmt: skip
+ALL = claims()
+LINES = [(claim.id, line) for claim in ALL.values() for line in claim.lines]
+
+
+def line(claim: str, name: str) -> Line:
+    return next(found for found in claims()[claim].lines if found.id == name)
+
+
+def computed(formula: str) -> float:
+    """What a formula with its numbers comes to, worked out from nothing but its text."""
+    text = formula.translate(str.maketrans("×÷−", "*/-")).replace(",", "").replace("max(0 ", "max(0, ")
+    powers = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+    text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda found: "**" + found[0].translate(powers), text)
+    for left, right, name in (("⌊", "⌋", "floor"), ("⌈", "⌉", "ceil")):
+        text = text.replace(left, f"{name}(").replace(right, ")")
+    return eval(text, {"__builtins__": {}, "floor": floor, "ceil": ceil, "max": max})  # noqa: S307
+
+
+def test_every_row_of_these_lessons_is_there_in_order():
+    """A row that is forgotten, or one shown in an order nobody can follow."""
+    assert {name: claim.verdict for name, claim in ALL.items()} == ROWS
+    assert list(ALL) == list(ROWS)
+
+
+def test_everything_is_of_a_closed_set():
+    """A misspelt lesson or source would show nowhere."""
+    for claim in ALL.values():
+        assert claim.text in TEXTS and claim.verdict in VERDICTS
+        assert claim.lessons and set(claim.lessons) <= {"schedules", "roofline", "memory"}
+        assert len({line.id for line in claim.lines}) == len(claim.lines) > 0
+        for given in (given for line in claim.lines for given in line.inputs):
+            assert given.source.kind in SOURCES and given.source.text.strip()
+            assert (given.source.kind == "published") == bool(given.source.title)
+            assert given.source.kind != "text" or given.source.text in TEXTS
+
+
+@pytest.mark.parametrize(("claim", "line"), LINES, ids=lambda x: x if isinstance(x, str) else x.id)
+def test_the_formula_with_its_numbers_gives_our_value(claim, line):
+    """A formula on the page that is not the one computed, or an input that the list of inputs lacks."""
+    assert "{" not in line.with_numbers and "{" not in line.with_symbols
+    assert computed(line.with_numbers) == pytest.approx(line.value, rel=1e-8)
+    symbols = set(re.findall(r"\{(\w+)\}", line.formula))
+    assert symbols == {given.symbol for given in line.inputs} and len(symbols) == len(line.inputs)
+
+
+# Worked out from the table and by hand, not by the engine's formulas: (claim, line, value, what the text says).
+TABLE = [
+    ("A1", "own", 2 * 2**30, 1e9),
+    ("A2", "own", 62.5 * 2**30, 32e9),
+    ("A2", "power", 64 * 2**30, None),
+    ("A3", "kv_heads", 8, 32),
+    ("A3", "token", 131_072, 524_288),
+    ("A3", "short", 0.5 * 2**30, 1e9),
+    ("A3", "long", 15.625 * 2**30, 32e9),
+    ("A4", "share_gqa", 0.2097, 0.5),
+    ("A4", "share_mha", 0.8389, 0.5),
+    ("A4", "total_gqa", 32.84e9, None),
+    ("A4", "total_mha", 80.59e9, None),
+    ("A4", "fit_gqa", 3, None),
+    ("A4", "fit_mha", 0, None),
+    ("A5", "ridge", 295.4, None),
+    ("A5", "batch", 296, None),
+    ("A5", "prompt_older", 154, None),
+    ("A5", "attention_mha", 1, None),
+    ("A5", "attention_gqa", 4, None),
+    ("A5", "attention_mla", 241.8, None),
+    ("A6", "whole", 32_768**2, 8 * 4_096**2),
+    ("A6", "masked", 36 * 4_096**2, 8 * 4_096**2),
+    ("A6", "decode", 16.06e9, 10 * 4_096 * 4),
+    ("A7", "whole", 0.7467, None),
+    ("A7", "large", 0.03366, None),
+    ("A7", "tiny", 1.2260, None),
+    ("A8", "chunk", 0.12445, None),
+    ("A8", "decode", 0.004794, None),
+    ("A14", "saved", 8 * (0.0047942 - 0.00014107), None),
+    ("A15", "tpot", 0.06677, None),
+    ("A17", "long_fit", 3, None),
+    ("A17", "short_fit", 113, None),
+    ("A17", "shorter_fit", 453, None),
+    ("A17", "long_one", 102.0, None),
+    ("A17", "long_all", 151.4, None),
+    ("B1", "own", 1.342e14, 1.3e15),
+    ("B1", "power", 1.407e14, 1.3e15),
+    ("B1", "attention", 4.504e16, 1.3e15),
+    ("B1", "causal", 2.252e16, 1.3e15),
+    ("B1", "matrices", 1.794e16, None),
+    ("B2", "own", 4.167, 4),
+    ("B2", "attention", 144.3, None),
+    ("B2", "causal", 72.17, None),
+    ("B2", "matrices", 57.51, None),
+    ("B2", "total", 129.7, 4),
+    ("B3", "own", 34.36e9, 26e9),
+    ("B3", "sequence", 42.95e9, None),
+    ("B3", "batch", 343.6e9, 26e9),
+    ("B4", "weights", 137.95e9, None),
+    ("B4", "one", 0, 3),
+    ("B4", "four_all", 4, None),
+    ("B4", "four_reserve", 3, None),
+    ("B4", "own", 24, 3),
+]
+
+
+@pytest.mark.parametrize(("claim", "name", "value", "text"), TABLE, ids=lambda x: str(x))
+def test_the_values_of_the_table(claim, name, value, text):
+    found = line(claim, name)
+    assert found.value == pytest.approx(value, rel=1e-3)
+    assert (max(found.said) if found.said else None) == text
+
+
+def test_the_ratio_to_the_text():
+    """Against a range the nearer end counts, and within it there is nothing to be off by."""
+    assert line("A6", "whole").ratio == 8 and line("A6", "masked").ratio == 4.5, "n, and (n + 1) / 2"
+    assert line("A1", "own").ratio == pytest.approx(2.147, rel=1e-3)
+    assert line("B4", "own").ratio == 8 and line("B4", "one").ratio == 0
+    assert line("B4", "weights").ratio is None
+    assert Line("x", "", (), 2.5, "sequences", (2, 3)).ratio == 1
+
+
+def test_128k_is_written_as_the_tokens_that_are_meant():
+    lengths = {(claim, line.id): given.value for claim, line in LINES for given in line.inputs if given.symbol == "L"}
+    assert lengths["A2", "own"] == lengths["A4", "share_gqa"] == 128_000
+    assert lengths["B1", "attention"] == lengths["B3", "own"] == lengths["B4", "one"] == 131_072
+
+
+def test_every_verdict_on_what_fits_states_usable_bytes_and_reserve():
+    fitting = [line for _, line in LINES if line.formula.startswith("⌊max(0")]
+    assert len(fitting) == 8
+    for found in fitting:
+        given = {g.symbol: g for g in found.inputs}
+        assert given["M"].source.kind == "published" and "nvidia-smi" in given["M"].source.text
+        assert given["r"].value in (0, 0.1) and given["P"].value > 0
+
+
+def changed(monkeypatch, kind: str, name: str, **figures: object) -> None:
+    """The profile of that name with other figures."""
+    found = getattr(profiles, kind)
+    other = replace(found(name), **figures)
+    monkeypatch.setattr(profiles, kind, lambda wanted: other if wanted == name else found(wanted))
+
+
+CHANGES = [
+    ("model", "llama-3-8b", {"groups": (Attention(64, 8, 128, 128),)}, ("A3", "token")),
+    ("model", "llama-3-8b", {"parameters": 1}, ("A4", "total_gqa")),
+    ("model", "llama-2-7b", {"parameters": 1}, ("A4", "total_mha")),
+    ("device", "h100-sxm", {"nominal_bytes": 1}, ("A4", "share_gqa")),
+    ("device", "h100-sxm", {"usable_bytes": 10**12}, ("A4", "fit_mha")),
+    ("model", "llama-3-8b", {"heads": 64}, ("A5", "attention_gqa")),
+    ("device", "h100-sxm", {"bf16_flops_per_s": 1e15}, ("A5", "ridge")),
+    ("model", "llama-3-8b", {"parameters": 1}, ("A6", "decode")),
+    ("device", "h100-sxm", {"memory_bytes_per_s": 1e12}, ("A7", "large")),
+    ("model", "llama-3-8b", {"ffn_size": 1}, ("A8", "chunk")),
+    ("device", "h100-sxm", {"memory_bytes_per_s": 1e12}, ("A14", "saved")),
+    ("device", "h100-sxm", {"usable_bytes": 10**12}, ("A17", "short_fit")),
+    ("device", "h100-sxm", {"memory_bytes_per_s": 1e12}, ("A17", "long_all")),
+    ("model", "llama-2-70b", {"groups": (Attention(81, 8, 128, 128),)}, ("B1", "attention")),
+    ("device", "a100-80gb-sxm", {"bf16_flops_per_s": 1e14}, ("B2", "total")),
+    ("model", "llama-2-70b", {"groups": (Attention(80, 64, 128, 128),)}, ("B3", "batch")),
+    ("device", "a100-80gb-sxm", {"usable_bytes": 10**11}, ("B4", "four_reserve")),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "figures", "where"), CHANGES, ids=lambda x: str(x)[:30])
+def test_a_changed_figure_of_a_profile_changes_the_claim(monkeypatch, kind, name, figures, where):
+    """A value that was typed in instead of computed. (A1, A2, A15 and A6's scores have the text's or our own numbers only.)"""
+    before = line(*where)
+    changed(monkeypatch, kind, name, **figures)
+    after = line(*where)
+    assert after.value != before.value
+    assert computed(after.with_numbers) == pytest.approx(after.value, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(8, "8"), (4096, "4,096"), (0.1, "0.1"), (0.045, "0.045"), (8_030_261_248, "8,030,261,248"), (989.5e12, "(9.895 × 10¹⁴)"), (3.35e12, "(3.35 × 10¹²)")],
+)
+def test_numbers_in_formulas(number, text):
+    assert written(number) == text and computed(text) == pytest.approx(number, rel=1e-12)
