@@ -6,7 +6,8 @@ from functools import cached_property
 from engine.errors import LabError
 from engine.experiments.prompts import Prompt, PromptWriter
 from engine.experiments.scenarios import SchedulesScenario
-from engine.kv.blocks import BLOCK_TOKENS, blocks_for
+from engine.formulas.admission import blocks_for
+from engine.kv.blocks import BLOCK_TOKENS
 from engine.measure.device import Device, choose, choose_dtype, usable_cores
 from engine.model.card import ModelCard, describe, find_checkpoint
 from engine.model.catalog import CATALOG

@@ -8,14 +8,10 @@ that room is only a wish, taken by anybody who finds nothing else.
 
 from collections.abc import Hashable
 
+from engine.formulas.admission import blocks_for
 
 # Tokens per block by device class. CUDA's paged kernel wants pages of 256; small blocks waste less at a sequence's end.
 BLOCK_TOKENS = {"cpu": 16, "gpu": 256}
-
-
-def blocks_for(tokens: int, block_tokens: int) -> int:
-    """Blocks of `block_tokens` tokens that hold `tokens` tokens (rounded up)."""
-    return -(-tokens // block_tokens)
 
 
 class BlockPool:

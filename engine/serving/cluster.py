@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.errors import LabError
 from engine.measure.clock import now_ns
 from engine.serving.deployment import Deployment, WorkerSpec
-from engine.serving.messages import decode, encode
+from engine.serving.messages import decode, encode, together
 from engine.serving.process import WorkerProcess, measured_clock_offset_ns
 from engine.serving.request import Request
 from engine.serving.router import Capacity, Router
@@ -31,7 +31,7 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """How one schedule is to be served. KV sizes are blocks per worker of each group."""
+    """How one schedule is to be served. KV sizes are blocks per worker of each group; reserve_tokens as in `Limits`."""
 
     schedule: str
     chunk_tokens: int
@@ -41,6 +41,7 @@ class SessionSettings:
     kv_bytes_per_block: int
     max_batch_requests: int
     max_prefill_tokens: int
+    reserve_tokens: int = 0
     layerwise: bool = False
     lease_s: float = 60.0
     temperature: float = 0.0
@@ -218,6 +219,7 @@ class _Session:
             "chunk_tokens": s.chunk_tokens,
             "max_batch_requests": s.max_batch_requests,
             "max_prefill_tokens": s.max_prefill_tokens,
+            "reserve_tokens": s.reserve_tokens,
             "layerwise": s.layerwise,
             "lease_ns": int(s.lease_s * 1e9),
             "temperature": s.temperature,
@@ -239,8 +241,10 @@ class _Session:
                 raise Cancelled
             if now_ns() > deadline:
                 raise LabError("run-too-long", seconds=round(self.settings.time_limit_s))
+            due = []
             while coming and start + coming[0].at_s * 1e9 <= now_ns():
-                self._arrive(coming.pop(0).request)
+                due.append(coming.pop(0).request)
+            self._arrive(due)
             due_s = (start + coming[0].at_s * 1e9 - now_ns()) / 1e9 if coming else _SHORTEST_WAIT_S
             try:
                 name, record = self.cluster.events.get(timeout=min(max(due_s, 0.0), _SHORTEST_WAIT_S))
@@ -249,12 +253,17 @@ class _Session:
             self.cluster.check(name, record)
             self._take(name, record)
 
-    def _arrive(self, request: Request) -> None:
-        self._note({"type": "arrive", "index": request.index, "at_ns": now_ns()})
-        try:
-            self._send(self.router.arrive(request))
-        except LabError as error:
-            self._note({"type": "Refused", "index": request.index, "error": error.as_dict(), "at_ns": now_ns()})
+    def _arrive(self, requests: list[Request]) -> None:
+        """Take in all that are due. A worker sees those that come at once at once, or its first step would be a matter of
+        luck."""
+        addressed = []
+        for request in requests:
+            self._note({"type": "arrive", "index": request.index, "at_ns": now_ns()})
+            try:
+                addressed += self.router.arrive(request)
+            except LabError as error:
+                self._note({"type": "Refused", "index": request.index, "error": error.as_dict(), "at_ns": now_ns()})
+        self._send(addressed)
 
     def _take(self, name: str, record: dict) -> None:
         record["worker"] = name
@@ -270,8 +279,11 @@ class _Session:
         self._note(record)
 
     def _send(self, addressed: list) -> None:
+        lines: dict[str, list[str]] = {}
         for name, message in addressed:
-            self.cluster.workers[name].send_line(encode(message))
+            lines.setdefault(name, []).append(encode(message))
+        for name, messages in lines.items():
+            self.cluster.workers[name].send_line(together(messages))
 
     def _note(self, record: dict) -> None:
         self.records.append(record)

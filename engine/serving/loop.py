@@ -50,11 +50,12 @@ def step(node: Replica, runner: Runner, mailbox: Mailbox) -> bool:
             records.append(runner.fetch(fetch, node.scheduler))
             node.fetched(fetch, runner.now_ns())
     if plan.slices:
+        held = _kv_in_use(node, runner.now_ns())  # before the step: when it ends, those who are done give their blocks back
         records += _begun(plan, runner.now_ns())
         _tell(node, mailbox, records)  # offers and acknowledgements must not wait for a long step
         on_layers = _publisher(node, plan, mailbox) if isinstance(node, PrefillNode) and node.layerwise else None
         sampled, record = runner.execute(plan, node.scheduler, on_layers)
-        records = [record]
+        records = [*held, record]
         node.complete(plan, sampled, runner.now_ns())
     worked = bool(plan.slices or plan.admit or plan.preempt or records)
     records += _kv_in_use(node, runner.now_ns())

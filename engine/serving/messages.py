@@ -101,6 +101,17 @@ def encode(message: Message) -> str:
     return json.dumps({"type": type(message).__name__, **asdict(message)}, separators=(",", ":"))
 
 
+def together(lines: list[str]) -> str:
+    """One line of several encoded messages, which are received at once."""
+    return lines[0] if len(lines) == 1 else f'{{"type":"together","messages":[{",".join(lines)}]}}'
+
+
+def decode_all(record: dict[str, Any]) -> list[Message]:
+    """The messages in a decoded JSON line, one or several; none in other records."""
+    records = record["messages"] if record["type"] == "together" else [record]
+    return [message for record in records if (message := decode(record)) is not None]
+
+
 def decode(record: dict[str, Any]) -> Message | None:
     """The message in a decoded JSON line; None for other records (steps, session control)."""
     cls = _BY_NAME.get(record.get("type", ""))

@@ -15,16 +15,22 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
-from engine.kv.blocks import blocks_for
+from engine.formulas.admission import blocks_for, tokens_to_admit
 from engine.serving.request import Sequence
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds a batch: sequences in it, and prompt tokens in one whole-prompt step (a longer prompt goes alone)."""
+    """What bounds a batch: sequences in it, prompt tokens in one whole-prompt step (a longer prompt goes alone), and the
+    KV tokens that every sequence has blocks for from its start to its end (0: it takes blocks as it grows).
+
+    With reserve_tokens nobody ever grows, so nobody is preempted; 1 reserves what each will need, which no server knows.
+    The prefill pool of disaggregated serving has no use for it: nothing grows there.
+    """
 
     max_batch_requests: int = 64
     max_prefill_tokens: int = 8192
+    reserve_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Unified:
     """Prefill first: if prompts wait and fit, the step is those whole prompts; else one token for every running one."""
 
     def plan(self, view: View) -> StepPlan:
-        prompts = _whole_prompts(view, _prompt_and_one_decode)
+        prompts = _whole_prompts(view, lambda sequence: _kv_to_start(view, sequence))
         if prompts.admit:
             return prompts
         decodes, preempted, _ = _decodes_with_room(view, view.running)
@@ -103,7 +109,7 @@ class Chunked:
         room = view.limits.max_batch_requests - (len(view.running) - len(preempted))
         # Whoever was just thrown out waits for the next step: letting it in again now would undo the preemption.
         for sequence in view.waiting if not preempted else ():
-            tokens = _prompt_and_one_decode(sequence)
+            tokens = _kv_to_start(view, sequence)
             if left <= 0 or len(admit) >= room or view.blocks_for(tokens) > free:
                 break
             free -= view.blocks_for(tokens)
@@ -135,7 +141,7 @@ class DecodeOnly:
         admit: list[tuple[int, int]] = []
         room = view.limits.max_batch_requests - (len(view.running) - len(preempted))
         for sequence in view.waiting if not preempted else ():
-            tokens = _prompt_and_one_decode(sequence)
+            tokens = _kv_to_start(view, sequence)
             if len(admit) >= room or view.blocks_for(tokens) > free:
                 break
             free -= view.blocks_for(tokens)
@@ -146,9 +152,9 @@ class DecodeOnly:
 Policy = Unified | Chunked | PrefillOnly | DecodeOnly
 
 
-def _prompt_and_one_decode(sequence: Sequence) -> int:
-    """KV tokens to let a sequence in with: its prefill and, if it goes on, room for the first decode."""
-    return min(sequence.prefill_end + 1, sequence.request.max_kv_tokens)
+def _kv_to_start(view: View, sequence: Sequence) -> int:
+    """KV tokens to let a sequence in with: its prefill and, if it goes on, room for the first decode; or what is reserved."""
+    return tokens_to_admit(sequence.prefill_end, sequence.request.max_kv_tokens, view.limits.reserve_tokens)
 
 
 def _whole_prompts(view: View, kv_tokens: Callable[[Sequence], int]) -> StepPlan:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from engine.errors import LabError
-from engine.kv.blocks import BlockPool, blocks_for
+from engine.formulas.admission import blocks_for
+from engine.kv.blocks import BlockPool
 from engine.serving.policies import Limits, Policy, StepPlan, View
 from engine.serving.request import Request, Sequence
 
@@ -44,7 +45,7 @@ class Scheduler:
 
         Raises LabError("request-never-fits") with the numbers if the whole pool could not hold it.
         """
-        refuse_what_never_fits(sequence.request, self.blocks)
+        refuse_what_never_fits(sequence.request, self.blocks, self.limits.reserve_tokens)
         self._by_index[sequence.index] = sequence
         if sequence.preemptions:
             insort(self.waiting, sequence, key=lambda s: (not s.preemptions, s.index))
@@ -114,13 +115,15 @@ class Pool(Protocol):
     block_tokens: int
 
 
-def refuse_what_never_fits(request: Request, pool: Pool) -> None:
-    """Raises LabError("request-never-fits") if the empty pool could not hold the request to its last token."""
-    needed = blocks_for(request.max_kv_tokens, pool.block_tokens)
+def refuse_what_never_fits(request: Request, pool: Pool, reserve_tokens: int = 0) -> None:
+    """Raises LabError("request-never-fits") if the empty pool could not hold the request to its last token, or what is
+    reserved for it."""
+    tokens = max(request.max_kv_tokens, reserve_tokens)
+    needed = blocks_for(tokens, pool.block_tokens)
     if needed > pool.num_blocks:
         raise LabError(
             "request-never-fits",
-            tokens=request.max_kv_tokens,
+            tokens=tokens,
             needed_blocks=needed,
             total_blocks=pool.num_blocks,
             block_tokens=pool.block_tokens,

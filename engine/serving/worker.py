@@ -155,7 +155,7 @@ class Worker:
         from engine.serving.scheduler import Scheduler
 
         num_blocks, block_tokens = settings["num_blocks"], settings["block_tokens"]
-        limits = Limits(settings["max_batch_requests"], settings["max_prefill_tokens"])
+        limits = Limits(settings["max_batch_requests"], settings["max_prefill_tokens"], settings["reserve_tokens"])
         config = self.loaded.config
         on_cpu = self.device == "cpu"
 
@@ -231,7 +231,7 @@ class _Mailbox:
         self.pipe = pipe
 
     def receive(self, timeout_s: float | None) -> list | None:
-        from engine.serving.messages import decode
+        from engine.serving.messages import decode_all
 
         messages = []
         try:
@@ -241,8 +241,7 @@ class _Mailbox:
                     return None
                 if record["type"] == "ping":
                     self.pipe.write({"type": "pong", "now_ns": now_ns()})
-                elif message := decode(record):
-                    messages.append(message)
+                messages += decode_all(record)
                 record = self.pipe.inbox.get_nowait()
         except queue.Empty:
             return messages

@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import random
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import psutil
 import pytest
 
 from engine.errors import LabError
+from engine.formulas.admission import first_wave
 from engine.measure.trace import build_trace, output_tokens
+from engine.measure.usage import measured_first_wave
 from engine.serving import cluster as cluster_module
 from engine.serving.cluster import Arrival, Cancelled, Cluster, SessionSettings
 from engine.serving.deployment import WorkerSpec, cpu_deployment
@@ -154,6 +157,25 @@ def test_a_request_that_never_fits_is_refused_and_the_others_served(cluster, sch
     assert served["status"] == "finished" and len(served["token_s"]) == 4
     only = trace_of(serve(cluster, requests[:1], schedule, blocks=40), requests[:1], schedule)
     assert only["requests"][0]["status"] == "refused" and only["steps"] == []
+
+
+@pytest.mark.parametrize("reserve", [0, 90])
+@pytest.mark.parametrize("outputs", [1, 40])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_admission_wave_is_the_formula_s(cluster, seed, outputs, reserve):
+    """Prompts of mixed lengths, all at once, into 60 blocks: through real processes just as many are let in before the
+    first block is given back as follows from the lengths. It must not hang on which of them the worker reads first."""
+    rng = random.Random(seed)
+    requests = [(0.0, Request(i, tuple(range(rng.randint(1, 50))), outputs)) for i in range(24)]
+    prompts = [len(request.prompt) for _, request in requests]
+    records = serve(cluster, requests, "unified", blocks=60, reserve_tokens=reserve, max_prefill_tokens=100)
+    trace = trace_of(records, requests, "unified")
+    expected = first_wave(prompts, [outputs] * 24, 60, BLOCK_TOKENS, 64, reserve, 100)
+    assert measured_first_wave(trace) == expected < 24
+    assert max(point["tokens"] for point in trace["kv"]) <= 60 * BLOCK_TOKENS
+    preempted = sum(request["preemptions"] for request in trace["requests"])
+    assert (preempted > 0) == (outputs > 1 and not reserve), "who has a reservation keeps it"
+    assert all(request["status"] == "finished" for request in trace["requests"])
 
 
 def test_requests_are_served_as_they_arrive(cluster):
