@@ -48,10 +48,14 @@ class _Bench:
         return {"type": "calibrated", "calibration": figures}
 
     def open(self, num_blocks: int, block_tokens: int, seed: int) -> dict:
+        import torch
+
         from engine.experiments.step_timer import StepTimer
         from engine.kv.storage import KVStorage
 
         w = self.worker
+        if w.device.startswith("cuda"):
+            torch.cuda.empty_cache()  # what the calibration took
         storage = KVStorage(w.loaded.config, num_blocks, block_tokens, device=w.device, dtype=w.dtype)
         self.timer = StepTimer(w.loaded.transformer, storage, seed=seed)
         self.timer.prepare(1, min(64, num_blocks * block_tokens), 0)()  # the first step pays for what all share

@@ -1,9 +1,11 @@
 """How fast one process gets what another has just written: through memory that both have mapped, as KV moves between pools.
 
-`copy_bytes_per_s` starts the second process, `python -m engine.measure.copying FILE`. Lines on its stdin ask for a copy of
-the whole file into memory of its own, lines on its stdout say how many seconds it took. It ends when its stdin does.
+`copy_bytes_per_s` starts the second process, `python -m engine.measure.copying DESCRIPTOR`, which inherits an open file
+without a name, so that nothing is left of it however both end. Lines on its stdin ask for a copy of the whole file into
+memory of its own, lines on its stdout say how many seconds it took. It ends when its stdin does.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -25,9 +27,10 @@ def copy_bytes_per_s(size: int = _BYTES, repeats: int = _REPEATS) -> float:
     does not do its part.
     """
     with _shared_file(size) as file:
-        ours = np.memmap(file.name, dtype=np.uint8, mode="r+", shape=(size,))
-        command = [sys.executable, "-m", "engine.measure.copying", file.name]
-        with subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        ours, handle = np.memmap(file, dtype=np.uint8, mode="r+", shape=(size,)), file.fileno()
+        command = [sys.executable, "-m", "engine.measure.copying", str(handle)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, cwd=_ROOT, pass_fds=(handle,), **pipes) as other:
             try:
                 # The first copy of each side pays for its pages.
                 seconds = [_ask(other, ours, number) for number in range(repeats + 1)][1:]
@@ -47,10 +50,10 @@ def _ask(other: subprocess.Popen, ours: np.ndarray, number: int) -> float:
 
 
 def _shared_file(size: int):
-    """An empty file of that size in memory-backed storage where there is room, else in the folder for temporary files."""
+    """A file of that size without a name, in memory-backed storage where there is room, else in the folder for temporary files."""
     for parent in ("/dev/shm", None):
         try:
-            file = tempfile.NamedTemporaryFile(prefix="long-context-lab-", dir=parent)
+            file = tempfile.TemporaryFile(dir=parent)
         except OSError:
             continue
         try:
@@ -64,10 +67,11 @@ def _shared_file(size: int):
     raise OSError("no room for a file to copy in /dev/shm or the temp folder")
 
 
-def main(path: str) -> None:
+def main(handle: int) -> None:
     """Copy on demand until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    theirs = np.memmap(path, dtype=np.uint8, mode="r")
+    with os.fdopen(handle, "rb") as file:
+        theirs = np.memmap(file, dtype=np.uint8, mode="r")
     own = np.empty_like(theirs, subok=False)
     for _ in sys.stdin:
         begin = time.perf_counter()
@@ -76,4 +80,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(int(sys.argv[1]))
