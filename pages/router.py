@@ -13,7 +13,9 @@ st.logo(LOGO, size="large")
 pages = {
     "home": st.Page("home/page.py", title=words("nav.home"), default=True),
     "schedules": st.Page("schedules/page.py", title=words("nav.schedules"), url_path="schedules"),
+    "roofline": st.Page("roofline/page.py", title=words("nav.roofline"), url_path="roofline"),
     "memory": st.Page("memory/page.py", title=words("nav.memory"), url_path="memory"),
+    "claims": st.Page("claims/page.py", title=words("nav.claims"), url_path="claims"),
 }
 st.session_state["pages"] = pages
 page = st.navigation(list(pages.values()), position="top")

@@ -42,12 +42,16 @@ def sentence(error: LabError | dict | None, words: Words) -> str:
 
 
 def _expected(text: str) -> str:
-    """What the engine expects of a number, in Korean; anything else stays as it is."""
-    found = re.fullmatch(r"a (whole )?number from (\S+) to (\S+)", text)
-    if not found:
-        return text
-    kind = "정수" if found.group(1) else "수"
-    return f"{_grouped(found.group(2))} 이상 {_grouped(found.group(3))} 이하의 {kind}"
+    """What the engine expects of a setting, in Korean; anything else stays as it is."""
+    if found := re.fullmatch(r"a (whole )?number from (\S+) to (\S+)", text):
+        return f"{_grouped(found.group(2))} 이상 {_grouped(found.group(3))} 이하의 {'정수' if found.group(1) else '수'}"
+    if found := re.fullmatch(r"up to (\d+) different whole numbers from (\d+) to (\d+)", text):
+        return f"{_grouped(found.group(2))} 이상 {_grouped(found.group(3))} 이하의 서로 다른 정수(최대 {found.group(1)}개)"
+    if found := re.fullmatch(r"(\d+) to (\d+) different whole numbers", text):
+        return f"서로 다른 정수({found.group(1)}~{found.group(2)}개)"
+    if found := re.fullmatch(r"such that there are (\d+) to (\d+) steps, prefills included", text):
+        return f"프리필까지 합해 스텝이 {found.group(1)}개에서 {found.group(2)}개가 되는 값"
+    return text
 
 
 def _grouped(number: str) -> str:

@@ -76,6 +76,45 @@ def power(value: float | None) -> str:
     return f"{value / 10**exponent:.2f} × 10{digits}"
 
 
+def flops(value: float | None) -> str:
+    """Floating-point operations: ``2.7e9`` -> ``2.7 GFLOP``; 1e18 and more as a power of ten."""
+    if value is None:
+        return DASH
+    if value >= 999.5e15:
+        return f"{power(value)} FLOP"
+    for limit, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= limit:
+            number = value / limit
+            return f"{number:.3g} {unit}FLOP" if number < 999.5 else f"{number:,.0f} {unit}FLOP"
+    return f"{value:,.0f} FLOP"
+
+
+def flops_per_s(value: float | None) -> str:
+    """``3.12e14`` -> ``312 TFLOP/s``."""
+    return DASH if value is None else f"{flops(value)}/s"
+
+
+def bytes_per_s(value: float | None) -> str:
+    """``3.35e12`` -> ``3.35 TB/s``."""
+    if value is None:
+        return DASH
+    return f"{value / 1e12:.3g} TB/s" if value >= 999.5e9 else f"{bytes_(value)}/s"
+
+
+def intensity(value: float | None) -> str:
+    """Operations per byte moved: ``93.2`` -> ``93 FLOP/B``."""
+    return DASH if value is None else f"{number(value)} FLOP/B"
+
+
+def number(value: float | None) -> str:
+    """Two digits where they matter, never an exponent: ``0.523`` -> ``0.52``; ``8.3`` -> ``8.3``; ``1234.5`` -> ``1,234``."""
+    if value is None:
+        return DASH
+    if value >= 20:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
 def rate(value: float | None) -> str:
     """Tokens per second: ``151.9`` -> ``152 tok/s``."""
     return DASH if value is None else f"{value:,.0f} tok/s" if value >= 10 else f"{value:.1f} tok/s"

@@ -142,11 +142,12 @@ def _pin(run: str, words: Words) -> None:
 
 
 def repeats(words: Words, key: str, begin: int) -> int:
-    """How often to measure; begin: as the run shown was measured, where that is one of the choices."""
+    """How often to measure; begin: as the run shown was measured, or as is usual."""
+    choices = sorted({*REPEATS, begin})
     return st.selectbox(
         words("run.repeats"),
-        REPEATS,
-        index=REPEATS.index(begin) if begin in REPEATS else 0,
+        choices,
+        index=choices.index(begin),
         key=key,
         width=170,
         persist_state="session",

@@ -13,7 +13,7 @@ from pages._ui.board import Line, verdict
 from pages._ui.palette import CATEGORIES
 from pages._ui.words import Words
 
-NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|%|kB|MB|GB|MiB|GiB|tok/s)(?![A-Za-z]))")
+NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:µs|ms|s|min|%|kB|MB|GB|TB|MiB|GiB|tok/s|[MGTP]?FLOP)(?![A-Za-z]))")
 
 
 def prose(text: str) -> str:

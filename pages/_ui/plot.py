@@ -4,11 +4,11 @@ For what a reader pokes at; it keeps its state when its data changes, where a Pl
 
     {"height": 420, "x": {"title", "log", "range": [low, high], "ticks": [[value, "label"], ...]}, "y": the same,
      "areas":  [{"points": [[x, low, high], ...], "style"}],
-     "lines":  [{"name", "points": [[x, y], ...], "style", "width", "label": "end" | "legend" | "none", "quiet", "texts"}],
+     "lines":  [{"name", "points": [[x, y], ...], "style", "width", "label": "end" | "legend" | "none", "quiet", "solid", "texts"}],
      "points": [{"id", "x", "y", "style", "shape": "circle" | "square" | "diamond" | "triangle", "filled", "text"}],
      "marks":  [{"across": "x" | "y", "at", "text"}], "legend": [{"name", "style", "shape", "filled"}]}
 
-style: 0 to 5, a colour with a dash of its own; text, texts: what is said of a point, lines parted by newlines.
+style: 0 to 5, a colour with a dash of its own (without the dash if solid); text, texts: what is said of a point, lines parted by newlines.
 """
 
 from __future__ import annotations

@@ -167,7 +167,8 @@ def _measured(facts: dict, words: Words, point: str) -> str | None:
     if facts.get("schedule"):
         return words(f"schedule.{facts['schedule']}.name")
     if "point" in facts:
-        return words(point, point=fmt.count(facts["point"])) if facts["point"] else words("phase.whole")
+        shown = {name: fmt.count(value) if isinstance(value, int) else value for name, value in facts.items()}
+        return words(point, **shown) if facts["point"] else words("phase.whole")
     return None
 
 
