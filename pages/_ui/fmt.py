@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 DASH = "–"
+# Python rounds a half to the even digit, JavaScript up; 15.625 GiB must not read differently in a picture and its table.
+HALVES_UP = 1 + 1e-12
 
 
 def seconds(value: float | None) -> str:
@@ -52,7 +54,7 @@ def bytes_(value: float | None) -> str:
         return DASH
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= limit:
-            number = value / limit
+            number = value / limit * HALVES_UP
             return f"{number:.3g} {unit}" if number < 999.5 else f"{number:,.0f} {unit}"  # never "1e+03 kB"
     return f"{value:.0f} B"
 
@@ -63,7 +65,7 @@ def binary_bytes(value: float | None) -> str:
         return DASH
     for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if value >= limit:
-            return f"{value / limit:,.4g} {unit}"
+            return f"{value / limit * HALVES_UP:,.4g} {unit}"
     return f"{value:.0f} B"
 
 

@@ -26,7 +26,7 @@ class Words:
         self._tables = ([table(lang, page)] if page else []) + [table(lang, "_ui")]
         self._parts = parts(lang, page) if page else {}
 
-    def __call__(self, key: str, **facts: object) -> str:
+    def __call__(self, key: str, /, **facts: object) -> str:
         """The text of a key with its facts put in. A missing key shows itself, so that a page never fails on a word."""
         for entries in self._tables:
             if key in entries:

@@ -161,7 +161,7 @@ def designs(choice: Choice, words: Words) -> tuple[list[str], list[list[str]]]:
                 words(f"design.{name}"),
                 fmt.bytes_(request / choice.length),
                 fmt.binary_bytes(request),
-                words("times", n=fmt.ratio(request / actual)),
+                words("times", n=f"{request / actual:.2g}"),
                 *_limits(choice, groups, choice.kv, words),
             ]
         )

@@ -17,6 +17,7 @@ from pages.memory import calculator, choices
 from pages.memory.calculator import Choice
 
 KEY = "memory-wall"
+TYPED, FILE, FAILED = "memory-config", "memory-config-file", "memory-config-failed"
 
 
 def section(words: Words) -> None:
@@ -59,11 +60,11 @@ def _choose(words: Words) -> Choice:
                 choices.keep(**{name: chosen})
 
         present = next(name for name, model in models.items() if model is now.model)
-        box("model", names, present, lambda name: title(name, models, words), 270)
-        box("device", list(devices), now.device.name, lambda name: devices[name].title, 250)
-        box("devices", list(calculator.DEVICES), now.devices, str, 90)
-        box("kv", list(KV_DTYPES), now.kv, lambda name: words(f"format.{name}"), 150)
-        box("weights", list(calculator.WEIGHT_BYTES), now.weights, lambda name: words(f"weight.{name}"), 110)
+        box("model", names, present, lambda name: title(name, models, words), 250)
+        box("device", list(devices), now.device.name, lambda name: devices[name].title, 235)
+        box("devices", list(calculator.DEVICES), now.devices, str, 80)
+        box("kv", list(KV_DTYPES), now.kv, lambda name: words(f"format.{name}"), 140)
+        box("weights", list(calculator.WEIGHT_BYTES), now.weights, lambda name: words(f"weight.{name}"), 105)
         with st.popover(words("choose.more")):
             box("reserve", list(calculator.RESERVES), now.reserve, fmt.share, 150)
             st.multiselect(
@@ -98,27 +99,34 @@ def _moved(choice: Choice) -> None:
 
 def _paste(words: Words) -> None:
     st.html(f"<p class='lab-note'>{escape(words('paste.what'))}</p>")
-    typed = st.text_area(words("paste.label"), key="memory-config", height=220, max_chars=1_000_000, persist_state="session")
-    file = st.file_uploader(words("paste.file"), type=["json"], key="memory-config-file")
-    if st.button(words("paste.use"), key="memory-config-use", type="primary"):
-        try:
-            st.session_state[choices.PASTED] = profile_from_config(parse_config(file.getvalue() if file else typed), choices.PASTED)
-            choices.keep(model=choices.PASTED)
-            st.session_state["memory-config-error"] = None
-        except LabError as error:
-            st.session_state["memory-config-error"] = error
-        st.rerun(scope="fragment")
-    if error := st.session_state.get("memory-config-error"):
+    st.text_area(words("paste.label"), key=TYPED, height=220, max_chars=1_000_000, persist_state="session")
+    st.file_uploader(words("paste.file"), type=["json"], key=FILE)
+    st.button(words("paste.use"), key="memory-config-use", type="primary", on_click=_take)
+    if error := st.session_state.get(FAILED):
         st.html(parts.notice(words("paste.failed"), errors.sentence(error, words)))
     elif own := st.session_state.get(choices.PASTED):
         facts = {"title": own.title, "layers": own.layers, "token": fmt.bytes_(own.kv_bytes_per_token())}
         st.html(f"<p class='lab-note'>{escape(words('paste.taken', kind=words(f'kinds.{own.attention_kind}'), **facts))}</p>")
 
 
+def _take() -> None:
+    """The pasted configuration becomes the model; the file wins. What is wrong with it is kept to be said."""
+    file = st.session_state.get(FILE)
+    try:
+        config = parse_config(file.getvalue() if file else st.session_state.get(TYPED) or "")
+        st.session_state[choices.PASTED] = profile_from_config(config, choices.PASTED)
+        st.session_state[FAILED] = None
+    except LabError as error:
+        st.session_state[FAILED] = error
+    else:
+        choices.keep(model=choices.PASTED)
+
+
 def _formula(choice: Choice, words: Words) -> None:
     lines = "".join(f"<p class='lab-said'>{parts.prose(line)}</p>" for line in calculator.formula(choice, words))
-    found = (choice.model.sources.get("layers"), choice.model.sources.get("parameters"), *choice.device.sources.values())
-    sources = words("formula.sources", sources="; ".join(dict.fromkeys(source for source in found if source)))
+    of_device = [choice.device.sources[name] for name in ("nominal_bytes", "usable_bytes", "memory_bytes_per_s") if name in choice.device.sources]
+    found = [source for name in ("layers", "parameters") if (source := choice.model.sources.get(name))] + of_device
+    sources = words("formula.sources", sources="; ".join(dict.fromkeys(found)))
     kind = words(f"kinds.{choice.model.attention_kind}")
     outcome.section(words("formula.title"))
     st.html(
@@ -128,8 +136,10 @@ def _formula(choice: Choice, words: Words) -> None:
 
 
 def _tables(choice: Choice, words: Words) -> None:
-    outcome.section(words("designs.title"))
-    st.html(parts.plain_table(*calculator.designs(choice, words), words("designs.title")))
-    st.html(f"<p class='lab-note'>{escape(words('designs.what'))}</p>")
+    head, rows = calculator.designs(choice, words)
+    if len(rows) > 1:
+        outcome.section(words("designs.title"))
+        st.html(parts.plain_table(head, rows, words("designs.title")))
+        st.html(f"<p class='lab-note'>{escape(words('designs.what'))}</p>")
     outcome.section(words("formats.title"))
     st.html(parts.plain_table(*calculator.formats(choice, words), words("formats.title")))

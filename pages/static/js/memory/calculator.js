@@ -62,7 +62,7 @@ export class Calculator {
       [words("wall.most"), found.most === null ? unknown : numbers.count(found.most)],
       [words("wall.longest", { n: numbers.count(state.batch) }), found.room === null ? unknown : found.longest === null ? words("wall.no_limit") : numbers.count(found.longest)],
     ];
-    if (found.rate !== null) entries.push([words("wall.rate"), numbers.rate(found.rate)]);
+    if (found.rate !== null) entries.push([words("wall.rate"), found.rate ? numbers.rate(found.rate) : "–"]);
     this.figures.replaceChildren(...entries.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
     const sentence = this.#sentence();
     this.sentence = sentence;
@@ -74,7 +74,7 @@ export class Calculator {
     const alt = { batch: numbers.count(state.batch), length: numbers.count(state.length), bytes: numbers.bytes(found.all) };
     this.charts.length.draw(lengthSpec(data, state, found), words("wall.alt_length", { ...alt, models: [data.model, ...data.compare].map((model) => model.title).join(", ") }));
     this.right.hidden = found.rate === null;
-    if (found.rate !== null) this.charts.decode.draw(decodeSpec(data, state, found), words("wall.alt_decode", { ...alt, rate: numbers.rate(found.rate), most: numbers.count(found.most) }));
+    if (found.rate !== null) this.charts.decode.draw(decodeSpec(data, state, found), words("wall.alt_decode", { ...alt, rate: numbers.rate(found.rate), n: numbers.count(Math.min(state.batch, found.most)), most: numbers.count(found.most) }));
   }
 
   #sentence() {

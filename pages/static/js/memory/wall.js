@@ -30,6 +30,7 @@ export function measures({ model, weights, weight_bytes, device, reserve_share, 
   const reserve = Math.round(device.capacity_bytes * reserve_share);
   const room = weight_bytes === null ? null : device.capacity_bytes - weight_bytes - reserve;
   const most = room === null ? null : requestsThatFit(room, request);
+  const together = Math.min(batch, most ?? 0);
   return {
     kv,
     request,
@@ -38,7 +39,8 @@ export function measures({ model, weights, weight_bytes, device, reserve_share, 
     room,
     most,
     longest: room === null ? 0 : longestContext(model.groups, dtype, room, batch),
-    rate: weights === null ? null : decodeTokensPerS(batch, weightBytesRead(weights, batch), request, device.memory_bytes_per_s),
+    // Of those that can be decoded together; 0 if none fits, null if not known.
+    rate: weights === null || most === null ? null : together && decodeTokensPerS(together, weightBytesRead(weights, together), request, device.memory_bytes_per_s),
   };
 }
 
@@ -48,7 +50,7 @@ export function lengthSpec(data, state, found) {
   const all = [data.model, ...data.compare];
   const lines = all.map((model, i) => {
     const points = CURVE.map((length) => [length, requestBytes(model.groups, length, data.dtype) * state.batch]);
-    return { name: model.short, points, style: [2, 0, 1, 3, 4][i % 5], width: i ? 1.8 : 3, label: "end", texts: points.map(([length, bytes]) => `${model.title}\n${numbers.count(length)}: ${numbers.bytes(bytes)}`) };
+    return { name: model.short, points, style: [2, 0, 1, 3, 4][i % 5], width: i ? 1.8 : 3, solid: !i, label: "end", texts: points.map(([length, bytes]) => `${model.title}\n${numbers.count(length)}: ${numbers.bytes(bytes)}`) };
   });
   const high = device.capacity_bytes * 30;
   const marks = [{ across: "x", at: state.length, text: words("wall.at_length", { n: numbers.count(state.length) }) }];
@@ -76,7 +78,7 @@ export function decodeSpec(data, state, found) {
   const lines = [
     { name: words("wall.line_compute"), points: [[1, ceiling], [BATCHES.at(-1), ceiling]], style: 0, label: "end", width: 1.8 },
     { name: words("wall.line_bandwidth"), points, style: 5, label: "end", quiet: true, width: 1.8 },
-    { name: "", points: inside, style: 2, width: 3.4, label: "none", texts: inside.map(told) },
+    { name: "", points: inside, style: 2, width: 3.4, solid: true, label: "none", texts: inside.map(told) },
   ];
   const marks = [{ across: "x", at: state.batch, text: words("wall.at_batch", { n: numbers.count(state.batch) }) }];
   const areas = found.most < BATCHES.at(-1) ? [{ points: [[Math.max(found.most, 1), low, high], [BATCHES.at(-1), low, high]], style: 4 }] : [];

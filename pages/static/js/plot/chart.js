@@ -80,14 +80,20 @@ export class Chart {
   #axes() {
     const { spec, box, x, y } = this;
     const widest = Math.max(...spec.x.ticks.map(([, label]) => textWidth(label, 11.5)), 10);
-    const across = placed(spec.x.ticks, x.at, widest + 10);
+    const across = placed(spec.x.ticks, x.at, widest + 16);
     const up = placed(spec.y.ticks, y.at, 16);
     return [
       s("g", { class: "pl-grid" }, ...across.map(([, , at]) => s("path", { d: `M${at} ${box.top}V${box.bottom}` })), ...up.map(([, , at]) => s("path", { d: `M${box.left} ${at}H${box.right}` }))),
-      s("g", { class: "pl-ticks", "aria-hidden": "true" }, ...across.map(([, label, at]) => s("text", { x: at, y: box.bottom + 17, "text-anchor": "middle" }, label)), ...up.map(([, label, at]) => s("text", { x: box.left - 7, y: at + 4, "text-anchor": "end" }, label))),
+      s("g", { class: "pl-ticks", "aria-hidden": "true" }, ...across.map(([, label, at]) => this.#tick(label, at)), ...up.map(([, label, at]) => s("text", { x: box.left - 7, y: at + 4, "text-anchor": "end" }, label))),
       s("text", { class: "pl-title", x: (box.left + box.right) / 2, y: spec.height - 8, "text-anchor": "middle", "aria-hidden": "true" }, spec.x.title),
       s("text", { class: "pl-title", transform: `translate(13 ${(box.top + box.bottom) / 2}) rotate(-90)`, "text-anchor": "middle", "aria-hidden": "true" }, spec.y.title),
     ];
+  }
+
+  /** A tick's label below the axis; the last one stays inside the picture. */
+  #tick(label, at) {
+    const late = at + textWidth(label, 11.5) / 2 > this.width - 2;
+    return s("text", { x: late ? this.width - 2 : at, y: this.box.bottom + 17, "text-anchor": late ? "end" : "middle" }, label);
   }
 
   #area(area) {
@@ -151,11 +157,11 @@ export class Chart {
   /** The names that do not stand at their lines. */
   #legend(named) {
     const lines = (this.spec.lines ?? []).filter((line) => line.name && line.label !== "none" && !named.includes(line));
-    const entries = [...(this.spec.legend ?? []), ...lines.map((line) => ({ name: line.name, style: line.style }))];
+    const entries = [...(this.spec.legend ?? []), ...lines.map((line) => ({ name: line.name, style: line.style, solid: line.solid }))];
     this.legend.hidden = !entries.length;
     this.legend.replaceChildren(
-      ...entries.map(({ name, style = 0, shape, filled }) => {
-        const mark = shape ? s("path", { class: "pl-symbol", d: SYMBOLS[shape](4.5), transform: "translate(12 7)" }) : s("path", { class: "pl-line", "stroke-width": 2.4, d: "M1 7H23" });
+      ...entries.map(({ name, style = 0, shape, filled, solid }) => {
+        const mark = shape ? s("path", { class: "pl-symbol", d: SYMBOLS[shape](4.5), transform: "translate(12 7)" }) : s("path", { class: `pl-line${solid ? " pl-solid" : ""}`, "stroke-width": 2.4, d: "M1 7H23" });
         return h("li", {}, s("svg", { width: 24, height: 14, class: `pl-style-${style}${shape && filled === false ? " pl-hollow" : ""}` }, mark), name);
       }),
     );
