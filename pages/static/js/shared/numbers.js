@@ -1,5 +1,8 @@
 // Numbers as people read them, always with their unit; equal to pages/_ui/fmt.py (a browser test compares them).
 
+// As there: a half is rounded up by both.
+const HALVES_UP = 1 + 1e-12;
+
 /** 0.0423 -> "42 ms"; 2.2134 -> "2.21 s". */
 export function seconds(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -32,13 +35,13 @@ export function bytes(value) {
 
 /** Three significant digits, no zeros at the end. */
 function trimmed(value) {
-  return String(Number(value.toPrecision(3)));
+  return String(Number((value * HALVES_UP).toPrecision(3)));
 }
 
 /** 2 ** 28 -> "256 MiB"; for sizes in powers of two. */
 export function binaryBytes(value) {
   for (const [limit, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
-    if (value >= limit) return `${Number((value / limit).toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 4 })} ${unit}`;
+    if (value >= limit) return `${Number(((value / limit) * HALVES_UP).toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 4 })} ${unit}`;
   }
   return `${value.toFixed(0)} B`;
 }
