@@ -119,7 +119,7 @@ def number(value: float | None) -> str:
 
 def rate(value: float | None) -> str:
     """Tokens per second: ``151.9`` -> ``152 tok/s``."""
-    return DASH if value is None else f"{value:,.0f} tok/s" if value >= 10 else f"{value:.1f} tok/s"
+    return DASH if value is None else f"{value * HALVES_UP:,.0f} tok/s" if value >= 10 else f"{value * HALVES_UP:.1f} tok/s"
 
 
 def ratio(value: float | None) -> str:

@@ -48,5 +48,6 @@ export function binaryBytes(value) {
 
 /** 151.9 -> "152 tok/s". */
 export function rate(value) {
-  return value >= 10 ? `${count(value)} tok/s` : `${value.toFixed(1)} tok/s`;
+  const number = value * HALVES_UP;
+  return value >= 10 ? `${count(number)} tok/s` : `${number.toFixed(1)} tok/s`;
 }
