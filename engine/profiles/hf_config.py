@@ -37,7 +37,8 @@ def parse_config(text: str | bytes) -> dict:
     if size > LIMIT_BYTES:
         raise LabError("config-too-large", size_bytes=size, limit_bytes=LIMIT_BYTES)
     try:
-        config = json.loads(text.decode("utf-8") if isinstance(text, bytes) else text)
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        config = json.loads(decoded.removeprefix("\ufeff"))  # a mark that some editors put in front
     except RecursionError as error:
         raise LabError("config-too-deep") from error
     except json.JSONDecodeError as error:
