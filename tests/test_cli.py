@@ -428,6 +428,117 @@ class TestOutput:
         assert code == 0 and err == [] and len(list(csv.reader(io.StringIO(out)))) == 9
 
 
+class TestKv:
+    LLAMA = {
+        "model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192, "tie_word_embeddings": False,
+    }  # fmt: skip
+
+    @pytest.fixture
+    def kv(self, inside):
+        """The JSON of a question that has an answer."""
+
+        def ask(*arguments):
+            code, out, err = inside("kv", *arguments, "--json", "-")
+            assert (code, err) == (0, []), err
+            return json.loads(out)
+
+        return ask
+
+    def test_claim_a2_of_a_profile(self, kv):
+        """128,000 tokens of Llama-3-8B are 16.8 GB, not 67: KV heads. The batch counts for all sizes but the weights."""
+        one, four = kv("llama-3-8b", "--length", "128000"), kv("llama-3-8b", "--length", "128000", "--batch", "4")
+        assert one["kv_bytes"] == one["kv_payload_bytes"] == 131_072 * 128_000 and one["kv_scale_bytes"] == one["state_bytes"] == 0
+        assert (one["batch"], one["dtype"], one["attention_kind"]) == (1, "bf16", "gqa")
+        assert four["kv_bytes"] == 4 * one["kv_bytes"] and four["weight_bytes"] == one["weight_bytes"] == 16_060_522_496
+        assert one["kv_bytes_per_token"] == {"bf16": 131_072, "mean": 131_072}
+
+    @pytest.mark.parametrize("dtype, payload, scales", [
+        ("fp32", 46_080, 0), ("bf16", 23_040, 0), ("fp8", 11_520, 0), ("int8", 11_520, 360), ("int4", 5_760, 1_080)])  # fmt: skip
+    def test_every_dtype_is_payload_and_scales(self, kv, dtype, payload, scales):
+        """The figures of SmolLM2 in the design, per token at a multiple of 32."""
+        found = kv("smollm2-135m-instruct", "--length", "320", "--batch", "3", "--dtype", dtype)
+        assert (found["kv_payload_bytes"], found["kv_scale_bytes"]) == (3 * 320 * payload, 3 * 320 * scales)
+        assert found["kv_bytes"] == found["kv_payload_bytes"] + found["kv_scale_bytes"]
+
+    def test_a_state_is_apart(self, kv):
+        """It belongs to a sequence, not to its tokens: within kv_bytes it would be multiplied by whoever divides by tokens."""
+        short, long = (kv("jamba-v0.1", "--length", length, "--batch", "2") for length in ("1", "100000"))
+        assert short["state_bytes"] == long["state_bytes"] == 2 * 28 * 163_840 * 2
+        assert long["kv_bytes"] == 2 * 100_000 * 16_384 and long["attention_kind"] == "hybrid"
+
+    def test_a_config_json_says_what_its_profile_says(self, kv, tmp_path):
+        (tmp_path / "config.json").write_text(json.dumps(self.LLAMA))
+        pasted, named = kv("config.json", "--length", "4097", "--dtype", "int4"), kv("llama-3-8b", "--length", "4097", "--dtype", "int4")
+        assert pasted.pop("name") == pasted.pop("title") == "config.json" and named.pop("name") and named.pop("title")
+        assert pasted == named
+
+    def test_a_file_wins_over_a_profile_of_its_name_and_a_folder_does_not(self, kv, tmp_path):
+        """What lies here was meant; a folder of models is often called like the model."""
+        (tmp_path / "llama-3-8b").write_text(json.dumps(self.LLAMA | {"num_hidden_layers": 1}))
+        (tmp_path / "llama-3-70b").mkdir()
+        assert kv("llama-3-8b", "--length", "1")["kv_bytes"] == 4096
+        assert kv("llama-3-70b", "--length", "1")["kv_bytes"] == 327_680
+
+    def test_for_a_reader_it_is_a_few_lines(self, inside):
+        code, out, err = inside("kv", "qwen3-next-80b-a3b", "--length", "1000000", "--batch", "8", "--dtype", "int8")
+        assert (code, err) == (0, []) and 4 <= len(out.splitlines()) <= 6
+        assert "GiB" in out and "scales" in out and "state" in out and "262,144 tokens at most" in out
+
+    def test_weights_that_are_not_counted_are_null(self, inside, kv, tmp_path):
+        """0 would be taken for a model without weights."""
+        config = {
+            "model_type": "lfm2", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "vocab_size": 64, "max_position_embeddings": 100, "layer_types": ["conv", "full_attention"],
+        }  # fmt: skip
+        (tmp_path / "c.json").write_text(json.dumps(config))
+        assert kv("c.json", "--length", "3")["weight_bytes"] is None
+        assert "not counted" in inside("kv", "c.json", "--length", "3")[1]
+
+    @pytest.mark.parametrize("length", ["0", "-5", "1.5", "1e3", "", "many", "٣", "1_000", "1" + "0" * 30, "1" * 5000])
+    @pytest.mark.parametrize("option", ["length", "batch"])
+    def test_a_number_that_cannot_be_is_one_line(self, inside, option, length):
+        numbers = {"length": "10", "batch": "1", option: length}
+        assert_one_line(*inside("kv", "llama-3-8b", *[f"--{name}={value}" for name, value in numbers.items()]), option)
+
+    @pytest.mark.parametrize(
+        "text, words",
+        [
+            (b"", "JSON"), (b"{", "JSON"), (b"\xff", "JSON"), (b"[]", "object"), (b"{}", "model_type"), (b"[" * 50_000, "deep"),
+            (b'{"model_type": "gpt5"}', "gpt5"), (b'{"model_type": "llama"}', "hidden_size"), (b" " * 2_000_000, "1000000"),
+        ],
+        ids=range(9),
+    )  # fmt: skip
+    def test_a_broken_file_is_one_line(self, inside, tmp_path, text, words):
+        (tmp_path / "config.json").write_bytes(text)
+        assert_one_line(*inside("kv", "config.json", "--length", "8", "--json", "-"), words)
+
+    @pytest.mark.parametrize("name", ["", ".", "no/such.json", "llama", "x" * 5000, "a\nb"])
+    def test_neither_a_file_nor_a_profile_is_one_line(self, inside, name):
+        code, out, err = inside("kv", name, "--length", "8")
+        assert_one_line(code, out, err, "neither a file here nor a profile", "llama-3-8b")
+
+    def test_a_file_that_may_not_be_read_is_one_line(self, inside, tmp_path, monkeypatch):
+        """Root reads everything, so the refusal is played."""
+        (tmp_path / "config.json").write_text("{}")
+
+        def refuse(*_, **__):
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr(Path, "open", refuse)
+        assert_one_line(*inside("kv", "config.json", "--length", "8"), "config.json", "Permission denied")
+
+    @pytest.mark.parametrize("wrong", [["--dtype", "int2"], ["--length"], []])
+    def test_a_wrong_command_is_2(self, inside, wrong):
+        assert inside("kv", "llama-3-8b", *(["--length", "8"] if "--dtype" in wrong else []), *wrong)[0] == 2
+
+    def test_it_needs_no_torch(self):
+        """An answer from a formula must not cost the seconds that loading torch does."""
+        code = "import sys; from engine import cli; cli.main(['kv', 'llama-3-8b', '--length', '8']); sys.exit('torch' in sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+
 def family_of(process, seconds=60) -> list[psutil.Process]:
     """Wait until it measures; all its processes then."""
     for line in process.stderr:

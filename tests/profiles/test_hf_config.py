@@ -5,6 +5,8 @@ import json
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DynamicCache
 
 from engine import profiles
@@ -302,6 +304,30 @@ def test_a_broken_one_is_one_sentence_that_names_the_fault(ask, broken, code, wo
     sentence = str(caught.value)
     assert words in sentence and "\n" not in sentence and len(sentence) < 700
     json.dumps(caught.value.as_dict())
+
+
+GOOD = {name: as_pasted(small(name)) for name in READERS if name != "kimi_k2"} | {"kimi_k2": KIMI}
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 300) | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_whatever_stands_in_a_field_there_is_a_profile_or_a_sentence(data):
+    """The page shows what comes out to whoever pasted it: an exception of another kind is a broken page."""
+    config = dict(GOOD[data.draw(st.sampled_from(sorted(GOOD)))])
+    for field in data.draw(st.lists(st.sampled_from(sorted(config)), min_size=1, max_size=3)):
+        config[field] = data.draw(ANYTHING)
+    try:
+        profile = profile_from_config(config)
+    except LabError as error:
+        assert error.code.startswith("config-") and "\n" not in str(error)
+    else:
+        assert profile.kv_bytes(1000, "int4").total >= 0 and profile.state_bytes() >= 0 and profile.attention_kind
+        assert profile.weight_bytes_read(8) is None or profile.weight_bytes_read(8) > 0
 
 
 def test_what_python_takes_for_json_and_a_hub_writes_is_taken():
