@@ -1,4 +1,4 @@
-"""The home page: what this is, what machine this is, and the first lesson."""
+"""The home page: what this is, what machine this is, all lessons, and a picture of the first."""
 
 from html import escape
 
@@ -8,6 +8,8 @@ from engine.experiments.scenarios import DEFAULT_WORKLOAD, scenario_for
 from engine.service import client
 from pages._ui import alt, fmt, lanes, parts, recordings, routes, session, timeline
 from pages._ui.palette import CATEGORIES
+
+LESSONS = ("schedules", "roofline", "memory", "claims")
 
 words = session.words("home")
 lesson = session.words("schedules")
@@ -28,6 +30,20 @@ def machine() -> str:
 st.html(
     f"<h1 class='lab-title'>{escape(words('page.title'))}</h1><p class='lab-lead'>{escape(words('page.lead'))}</p>{machine()}"
 )
+
+
+def lesson_map() -> None:
+    """Every lesson with a link and a line, in the order in which they build on each other."""
+    pages = st.session_state.get("pages", {})
+    with st.container(key="lab-lessons"):
+        for place, name in zip(st.columns(len(LESSONS), gap="large"), LESSONS, strict=True):
+            with place:
+                if name in pages:
+                    st.page_link(pages[name], label=words(f"nav.{name}"), query_params={"lang": words.lang})
+                st.html(f"<p>{escape(words(f'lessons.{name}'))}</p>")
+
+
+lesson_map()
 if st.button(words("page.start"), type="primary", key="start"):
     st.switch_page(st.session_state["pages"]["schedules"], query_params={"lang": words.lang})
 

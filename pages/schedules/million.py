@@ -51,8 +51,8 @@ def section(words: Words, colors: Palette, *, touch: bool) -> None:
         models, devices = profiles.models(), profiles.devices()
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="lab-run-million"):
             llamas = [name for name, model in models.items() if name.startswith("llama") and model.dense]
-            model = models[_choice(words("million.model"), llamas, models, "million-model")]
-            device = devices[_choice(words("million.device"), list(devices), devices, "million-device")]
+            model = models[_choice(words("million.model"), llamas, models, "llama-3-8b", "million-model")]
+            device = devices[_choice(words("million.device"), list(devices), devices, "h100-sxm", "million-device")]
             share = st.selectbox(
                 words("million.utilisation"), UTILISATIONS, 2, format_func=fmt.share, key="million-use", width=260, persist_state="session"
             )
@@ -72,8 +72,10 @@ def section(words: Words, colors: Palette, *, touch: bool) -> None:
     draw()
 
 
-def _choice(label: str, names: list[str], known: dict, key: str) -> str:
-    return st.selectbox(label, names, format_func=lambda name: known[name].title, key=key, width=260, persist_state="session")
+def _choice(label: str, names: list[str], known: dict, first: str, key: str) -> str:
+    return st.selectbox(
+        label, names, names.index(first), format_func=lambda name: known[name].title, key=key, width=260, persist_state="session"
+    )
 
 
 def _outcome(model, device, tokens: int, count: int, share: float, words: Words) -> str:
