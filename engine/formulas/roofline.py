@@ -119,7 +119,8 @@ def idle_share(intensity: float, ridge: float) -> float:
 
 def decode_gemm_intensity(batch: int, shape: Shape) -> float:
     """Of all matrices of a decode step with this many sequences: about 2 x batch / bytes per value while weights dominate."""
-    return intensity(step_cost(shape, [(0, 1, True)] * batch)["linear"])
+    costs = [linear_cost(inputs, outputs, batch, shape.bytes_per_value) for inputs, outputs in shape.matrices]
+    return intensity(tuple(map(sum, zip(*costs, strict=True))))
 
 
 def decode_attention_intensity(group: Group, heads: int, bytes_per_value: int) -> float:
