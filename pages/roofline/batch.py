@@ -21,6 +21,7 @@ DEVICES = (1, 2, 4, 8, 16, 32, 64)
 HERE = "here"
 FIRST_MODEL, FIRST_DEVICE, FIRST_CONTEXT, FIRST_BATCH = "llama-3-8b", "h100-sxm", 8192, 32
 HEIGHT = 400
+NEAR = 4  # two upright lines closer than this factor have no room for the words of both
 STYLES = {"linear": 0, "attention": 3, "whole": 1}
 
 
@@ -105,9 +106,10 @@ def spec(model: ModelProfile, machine: Machine, batch: int, context: int, words:
     values = [y for line in drawn.values() for _, y in line] + [machine.roof.ridge]
     y = [min(values) / 2, max(values) * 2]
     fit = decode.requests(model, machine, context)
+    close = bool(fit) and 1 / NEAR < fit / batch < NEAR  # the slider says the batch too, so the wall's words come first
     marks = [
         {"across": "y", "at": machine.roof.ridge, "text": words("batch.mark_ridge", ridge=fmt.intensity(machine.roof.ridge))},
-        {"across": "x", "at": batch, "text": words("batch.mark_batch", n=fmt.count(batch))},
+        {"across": "x", "at": batch, "text": "" if close else words("batch.mark_batch", n=fmt.count(batch))},
     ]
     if fit and fit <= BATCHES[-1]:
         marks.append({"across": "x", "at": fit, "text": words("batch.mark_fit", n=fmt.count(fit))})
