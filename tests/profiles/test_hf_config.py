@@ -13,6 +13,7 @@ from engine import profiles
 from engine.errors import LabError
 from engine.formulas.kv import Attention, Latent, Recurrent
 from engine.profiles.hf_config import READERS, parse_config, profile_from_config
+from tests.profiles import test_data as data_of_profiles
 
 # A model that runs in milliseconds, with every field that some architecture asks for; each takes its own.
 SMALL = dict(
@@ -175,6 +176,17 @@ def test_a_file_from_the_hub_is_the_profile(config, name):
     numbers = {"groups", "name", "title", "repo", "model_type", "sources"}
     stated = {field for field, value in vars(pasted).items() if value is not None} - numbers
     assert set(pasted.sources) == stated | {"layers"}, "the page shows where each number is from"
+
+
+@pytest.mark.parametrize("name", profiles.models())
+def test_the_configuration_of_every_profile_is_read_as_that_profile(name):
+    """At their real sizes, where a default or a pattern of layers that the small ones miss would show."""
+    m = profiles.model(name)
+    pasted = profile_from_config({**data_of_profiles._fields(m), "model_type": m.model_type})
+    compared = {"groups", "hidden_size", "heads", "vocab_size", "max_context_tokens"}
+    if m.attention_kind != "hybrid":
+        compared |= {"parameters", "active_parameters", "experts", "experts_per_token", "ffn_size"}
+    assert {field: getattr(pasted, field) for field in compared} == {field: getattr(m, field) for field in compared}
 
 
 def test_what_is_shown_as_its_name():
