@@ -55,7 +55,9 @@ def _parser() -> argparse.ArgumentParser:
         sweep.set_defaults(command=_run_sweep, kind=kind)
     roofline = run.add_parser("roofline", help="this engine's prefills and decode steps under this device's measured roof")
     roofline.set_defaults(command=_run_roofline)
-    for experiment in (schedules, chunks, backlog, roofline):
+    wall = run.add_parser("wall", help="the same requests into a pool that cannot hold them all: paged, and reserving the maximum")
+    wall.set_defaults(command=_run_wall)
+    for experiment in (schedules, chunks, backlog, roofline, wall):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -140,6 +142,13 @@ def _run_roofline(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(roofline_for(device_class, **changes), arguments)
+
+
+def _run_wall(arguments: argparse.Namespace) -> None:
+    from engine.experiments.wall_scenario import wall_for
+
+    changes, device_class = _changes(arguments)
+    _run(wall_for(device_class, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:
@@ -255,7 +264,7 @@ def _trace(arguments: argparse.Namespace) -> None:
     if result is None:
         raise LabError("run-unknown", run_id=arguments.run[:80])
     if "points" in result:
-        raise LabError("run-unreadable", path=arguments.run[:200], why="a sweep keeps no traces")
+        raise LabError("run-unreadable", path=arguments.run[:200], why="it keeps no traces")
     try:
         chrome, rows = json.dumps(to_chrome(result)), to_csv(result)
     except (LookupError, TypeError, AttributeError, ValueError) as error:

@@ -54,6 +54,7 @@ TEXTS = {
 
 SERVING = {
     "request-never-fits": "A request of {tokens} tokens (prompt and output) needs {needed_blocks} KV blocks of {block_tokens} tokens, and the smallest pool it must pass through has {total_blocks}; give more KV memory or shorten it.",
+    "reservation-never-fits": "Reserving {tokens} tokens for every request takes {needed_blocks} KV blocks of {block_tokens} tokens, and the pool has only {total_blocks}; reserve fewer, or give the pool more.",
     "kv-memory": "The KV cache could not get its {bytes} bytes of memory ({why}); lower the KV budget or free some memory.",
     "worker-died": "The worker process {worker} ended in the middle of the work ({exit}; its last words: {last_words}); the run is lost, nothing else is. Run it again; if it happens again, look at free memory first.",
     "worker-error": "The worker met an error of its own ({why}); the run is lost, nothing else is. Run it again, and report it if it happens again.",

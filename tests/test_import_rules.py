@@ -24,6 +24,7 @@ VISIBLE_TO_PAGES = (
     "engine.experiments.roofline_scenario",
     "engine.experiments.scenarios",
     "engine.experiments.sweep_scenarios",
+    "engine.experiments.wall_scenario",
     "engine.formulas",
     "engine.measure.export",
     "engine.measure.metrics",

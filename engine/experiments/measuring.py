@@ -21,6 +21,12 @@ def no_progress(phase: str, done: float, **facts: object) -> None:
     """For callers that do not look."""
 
 
+def rotated(items: tuple, by: int) -> tuple:
+    """The same, beginning with another one each time: whoever comes first always would have the cooler machine."""
+    by %= len(items)
+    return items[by:] + items[:by]
+
+
 class Measuring:
     """Serves a plan's requests on a cluster that is ready, and keeps how much each serving was disturbed."""
 

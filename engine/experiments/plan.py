@@ -6,7 +6,6 @@ from functools import cached_property
 from engine.errors import LabError
 from engine.experiments.prompts import Prompt, PromptWriter
 from engine.experiments.scenarios import SchedulesScenario
-from engine.formulas.admission import blocks_for
 from engine.kv.blocks import BLOCK_TOKENS
 from engine.measure.device import Device, choose, choose_dtype, usable_cores
 from engine.model.card import ModelCard, describe, find_checkpoint
@@ -16,6 +15,8 @@ from engine.model.tokenizer import Tokenizer
 from engine.serving.cluster import Arrival, SessionSettings
 from engine.serving.deployment import Deployment, WorkerSpec, cpu_deployment, cuda_deployment
 from engine.serving.request import Request
+from engine.serving.router import Capacity
+from engine.serving.scheduler import refuse_what_never_fits
 from engine.texts import Text, load_text
 
 _BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2}
@@ -58,7 +59,11 @@ class Setup(Ground):
 @dataclass(frozen=True)
 class Plan:
     """A scenario with its requests, in order of arrival: as data ({"id", "kind", "prompt_tokens", "output_tokens"}) and
-    as what the cluster gets; their prompts by id."""
+    as what the cluster gets; their prompts by id.
+
+    blocks: of each worker's KV pool; None takes what the scenario's kv_bytes give. reserve_tokens: as
+    `engine.serving.policies.Limits` has it.
+    """
 
     scenario: SchedulesScenario
     setup: Setup
@@ -66,6 +71,8 @@ class Plan:
     arrivals: tuple[Arrival, ...]
     prompts: dict[str, Prompt]
     text_repeated: bool
+    blocks: int | None = None
+    reserve_tokens: int = 0
 
     def workers(self, schedule: str) -> list[WorkerSpec]:
         return self.setup.deployment.entry(schedule) + self.setup.deployment.decode(schedule)
@@ -80,7 +87,7 @@ class Plan:
         scenario, setup = self.scenario, self.setup
         bytes_per_block = setup.kv_bytes_per_token * setup.block_tokens
         num_workers = len(self.workers(schedule))
-        blocks = scenario.kv_bytes // bytes_per_block // num_workers
+        blocks = scenario.kv_bytes // bytes_per_block // num_workers if self.blocks is None else self.blocks
         if blocks < 1:
             smallest = bytes_per_block * num_workers
             raise LabError("scenario-value", field="kv_bytes", value=scenario.kv_bytes, expected=f"at least {smallest}")
@@ -93,6 +100,7 @@ class Plan:
             kv_bytes_per_block=bytes_per_block,
             max_batch_requests=scenario.max_batch_requests,
             max_prefill_tokens=scenario.max_prefill_tokens,
+            reserve_tokens=self.reserve_tokens,
             layerwise=scenario.transfer == "layerwise",
             lease_s=scenario.lease_s,
             temperature=scenario.temperature,
@@ -145,19 +153,12 @@ def plan_for(scenario: SchedulesScenario, setup: Setup | None = None) -> Plan:
 
 
 def check_fits(plan: Plan) -> None:
-    """For measurements in which nothing may be refused. Raises LabError("request-never-fits")."""
+    """For measurements in which nothing may be refused. Raises LabError as `refuse_what_never_fits` does."""
     for schedule in plan.scenario.schedules:
         settings = plan.settings(schedule)
+        pool = Capacity(settings.entry_blocks, settings.block_tokens)
         for arrival in plan.arrivals:
-            needed = blocks_for(arrival.request.max_kv_tokens, settings.block_tokens)
-            if needed > settings.entry_blocks:
-                raise LabError(
-                    "request-never-fits",
-                    tokens=len(arrival.request.prompt) + arrival.request.output_tokens,
-                    needed_blocks=needed,
-                    block_tokens=settings.block_tokens,
-                    total_blocks=settings.entry_blocks,
-                )
+            refuse_what_never_fits(arrival.request, pool, settings.reserve_tokens)
 
 
 def _check_lengths(scenario: SchedulesScenario, card: ModelCard) -> None:

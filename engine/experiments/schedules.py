@@ -18,6 +18,7 @@ from engine.experiments.measuring import (
     no_progress,
     observer,
     prefill_alone_s,
+    rotated,
 )
 from engine.experiments.pieces import pieces_of
 from engine.experiments.plan import Plan, plan_for
@@ -77,7 +78,7 @@ def _announcement(plan: Plan) -> dict:
 def _measure(plan: Plan, bench: Measuring, progress: Progress, on_record: OnRecord) -> dict:
     scenario = plan.scenario
     runs: dict[str, list[list[dict]]] = {schedule: [] for schedule in scenario.schedules}
-    order = [_rotated(scenario.schedules, repeat) for repeat in range(scenario.repeats)]
+    order = [rotated(scenario.schedules, repeat) for repeat in range(scenario.repeats)]
     turns = [(repeat, schedule) for repeat, schedules in enumerate(order) for schedule in schedules]
     for number, (repeat, schedule) in enumerate(turns):
         facts = {"schedule": schedule, "repeat": repeat + 1, "repeats": scenario.repeats}
@@ -104,12 +105,6 @@ def _measure(plan: Plan, bench: Measuring, progress: Progress, on_record: OnReco
         "agreement": _agreement(plan, tokens),
         "disturbance": bench.disturbance,
     }
-
-
-def _rotated(items: tuple, by: int) -> tuple:
-    """The same, beginning with another one each time: whoever comes first always would have the cooler machine."""
-    by %= len(items)
-    return items[by:] + items[:by]
 
 
 def _entry(plan: Plan, cluster: Cluster, schedule: str, runs: list[list[dict]]) -> dict:
@@ -151,7 +146,7 @@ def _decompose(plan: Plan, bench: Measuring, runs: dict, progress: Progress) -> 
         return None
     seconds: dict[str, list[float]] = {"unified": [], "chunked": []}
     for repeat in range(plan.scenario.repeats):
-        for place, schedule in enumerate(_rotated(("unified", "chunked"), repeat)):
+        for place, schedule in enumerate(rotated(("unified", "chunked"), repeat)):
             done = (repeat + place / 2) / plan.scenario.repeats
             progress("decomposing", done, schedule=schedule)
             seconds[schedule].append(prefill_alone_s(plan, bench, schedule, index, name="alone"))

@@ -11,6 +11,7 @@ from engine.errors import LabError
 from engine.experiments.roofline_scenario import RooflineScenario
 from engine.experiments.scenarios import SchedulesScenario
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario
+from engine.experiments.wall_scenario import WallScenario
 from engine.measure.device import choose, choose_dtype
 from engine.model.catalog import CATALOG
 
@@ -19,6 +20,7 @@ SCENARIOS = {
     CHUNK_SWEEP: SweepScenario,
     BACKLOG: SweepScenario,
     RooflineScenario.kind: RooflineScenario,
+    WallScenario.kind: WallScenario,
 }
 
 

@@ -26,6 +26,8 @@ from engine.experiments.roofline_scenario import ROOFLINE
 from engine.experiments.schedules import run_schedules
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP
 from engine.experiments.sweeps import run_sweep
+from engine.experiments.wall import run_wall
+from engine.experiments.wall_scenario import WALL
 from engine.model.fetch import fetch
 from engine.serving.cluster import Cancelled, Cluster
 from engine.serving.deployment import Deployment
@@ -35,7 +37,7 @@ from engine.service.fair_queue import FairQueue
 from engine.service.outbox import Outbox
 from engine.service.store import Store
 
-RUNNERS = {"schedules": run_schedules, CHUNK_SWEEP: run_sweep, BACKLOG: run_sweep, ROOFLINE: run_roofline}
+RUNNERS = {"schedules": run_schedules, CHUNK_SWEEP: run_sweep, BACKLOG: run_sweep, ROOFLINE: run_roofline, WALL: run_wall}
 
 _STORE_WAIT_S = 5.0
 _IDLE_S = 900

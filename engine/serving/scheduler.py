@@ -116,13 +116,13 @@ class Pool(Protocol):
 
 
 def refuse_what_never_fits(request: Request, pool: Pool, reserve_tokens: int = 0) -> None:
-    """Raises LabError("request-never-fits") if the empty pool could not hold the request to its last token, or what is
-    reserved for it."""
+    """Raises LabError("request-never-fits") if the empty pool could not hold the request to its last token, or
+    LabError("reservation-never-fits") if it could not hold what is reserved for it."""
     tokens = max(request.max_kv_tokens, reserve_tokens)
     needed = blocks_for(tokens, pool.block_tokens)
     if needed > pool.num_blocks:
         raise LabError(
-            "request-never-fits",
+            "request-never-fits" if tokens == request.max_kv_tokens else "reservation-never-fits",
             tokens=tokens,
             needed_blocks=needed,
             total_blocks=pool.num_blocks,

@@ -24,7 +24,7 @@ class Simulated:
         self.settings.append(settings)
         world = World(
             settings.schedule, [(int(a.at_s * 1000), a.request) for a in arrivals], blocks=settings.entry_blocks, block_tokens=settings.block_tokens,
-            chunk=settings.chunk_tokens, limits=Limits(settings.max_batch_requests, settings.max_prefill_tokens), seed=len(self.served),
+            chunk=settings.chunk_tokens, limits=Limits(settings.max_batch_requests, settings.max_prefill_tokens, settings.reserve_tokens), seed=len(self.served),
             lease_ns=10**9, layerwise=settings.layerwise,
         )  # fmt: skip
         records = self.change(settings.schedule, world.run().records)

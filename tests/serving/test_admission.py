@@ -32,7 +32,8 @@ def submitted(scheduler, requests) -> list[Request]:
             scheduler.submit(Sequence.begin(request))
             taken.append(request)
         except LabError as error:
-            assert error.code == "request-never-fits"
+            reserved = scheduler.limits.reserve_tokens > request.max_kv_tokens
+            assert error.code == ("reservation-never-fits" if reserved else "request-never-fits")
         assert (request in taken) == (needed <= scheduler.blocks.num_blocks)
     return taken
 

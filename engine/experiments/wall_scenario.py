@@ -1,0 +1,166 @@
+"""The measured memory wall as frozen data: the same requests into a pool that cannot hold them all. No torch.
+
+Three servings, all unified, all requests at once:
+
+    ample      a pool that holds all of them
+    paged      a pool of `pool_tokens`; a request takes blocks as it grows, and loses them all if others need them more
+    reserved   the same pool; every request keeps blocks for the longest one there may be, from its start to its end
+
+The file of `profiles/walls/` is the preset for each device class.
+"""
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from engine.errors import LabError
+from engine.experiments.scenarios import (
+    RequestGroup,
+    SchedulesScenario,
+    Workload,
+    check_number,
+    chosen_preset,
+    key_of,
+    load_presets,
+    short,
+)
+
+WALLS_DIR = Path(__file__).resolve().parents[2] / "profiles" / "walls"
+WALL = "wall"
+AMPLE, PAGED, RESERVED = "ample", "paged", "reserved"
+VARIANTS = (AMPLE, PAGED, RESERVED)
+REQUEST = "request"
+_RANGES = {
+    "count": (1, 256),
+    "prompt_tokens_min": (1, 1_000_000),
+    "prompt_tokens_max": (1, 1_000_000),
+    "output_tokens_min": (1, 100_000),
+    "output_tokens_max": (1, 100_000),
+    "pool_tokens": (1, 100_000_000),
+    "reserve_tokens": (1, 1_000_000),
+}
+
+
+@dataclass(frozen=True)
+class WallScenario:
+    """`count` requests, their lengths drawn from the seed between a shortest and a longest (evenly on a log scale).
+
+    pool_tokens: KV tokens that the pool of "paged" and "reserved" holds, in whole blocks: the wall, whatever the number
+    format. reserve_tokens: KV tokens that each request keeps in "reserved"; one that
+    needs more keeps what it needs. threads: 0 takes the machine's useful cores.
+    """
+
+    kind: ClassVar[str] = WALL
+    workload: ClassVar[str] = WALL
+    schedules: ClassVar[tuple[str, ...]] = VARIANTS
+
+    count: int
+    prompt_tokens_min: int
+    prompt_tokens_max: int
+    output_tokens_min: int
+    output_tokens_max: int
+    pool_tokens: int
+    reserve_tokens: int
+    model: str = "smollm2-135m-instruct"
+    text: str = "kjv"
+    max_batch_requests: int = 64
+    max_prefill_tokens: int = 8192
+    device: str = "auto"
+    dtype: str = "auto"
+    threads: int = 0
+    repeats: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            check_number(name, getattr(self, name), low, high, whole=True)
+        for part in ("prompt", "output"):
+            low, high = (getattr(self, f"{part}_tokens_{end}") for end in ("min", "max"))
+            if low > high:
+                raise _wrong(f"{part}_tokens_min", low, f"at most {part}_tokens_max, which is {high}")
+        check_number("seed", self.seed, 0, 2**31 - 1, whole=True)
+        _ = self.base  # which checks all the rest as its own
+
+    @cached_property
+    def lengths(self) -> tuple[tuple[int, int], ...]:
+        """(prompt tokens, output tokens) of each request, in order of arrival."""
+        draw = random.Random(f"wall {self.seed}")
+        prompts = [_between(draw, self.prompt_tokens_min, self.prompt_tokens_max) for _ in range(self.count)]
+        outputs = [_between(draw, self.output_tokens_min, self.output_tokens_max) for _ in range(self.count)]
+        return tuple(zip(prompts, outputs, strict=True))
+
+    @cached_property
+    def base(self) -> SchedulesScenario:
+        """The same requests as a scenario of the Schedules experiment, each a group of its own: "request-0" and so on."""
+        groups = tuple(RequestGroup(f"{REQUEST}-{n}", 1, prompt, output) for n, (prompt, output) in enumerate(self.lengths))
+        same = ("model", "text", "max_batch_requests", "max_prefill_tokens", "device", "dtype", "threads", "repeats", "seed")
+        return SchedulesScenario(
+            self.workload, groups, schedules=("unified",), decompose=False, **{name: getattr(self, name) for name in same}
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        """Of one serving."""
+        return sum(prompt + output for prompt, output in self.lengths)
+
+    def as_dict(self) -> dict:
+        """JSON-ready, and the same for equal scenarios."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: Mapping) -> "WallScenario":
+        """Raises LabError("scenario-field" or "scenario-value") for anything that is not such a scenario."""
+        if not isinstance(record, Mapping):
+            raise _wrong("scenario", record, "a table of settings")
+        _check_names(record)
+        try:
+            return cls(**record)
+        except TypeError as error:
+            raise _wrong("scenario", record, str(error)) from error
+
+    def key(self) -> str:
+        """The same for equal scenarios, and never that of another experiment."""
+        return key_of({"kind": self.kind, **self.as_dict()})
+
+    def changed(self, changes: Mapping[str, object]) -> "WallScenario":
+        """A copy with settings changed by name."""
+        _check_names(changes)
+        return replace(self, **changes)
+
+
+@cache
+def walls() -> dict[str, Workload]:
+    """The presets by name. Raises LabError("workload-broken") for an unusable file."""
+    return load_presets(WALLS_DIR, _preset)
+
+
+def wall_for(device_class: str = "cpu", /, **changes: object) -> WallScenario:
+    """The preset for a device class ("cpu" or "gpu"), with changes by name as in `WallScenario.changed`.
+
+    Raises LabError("workload-broken"), and as `changed` does.
+    """
+    return _preset(chosen_preset(walls(), WALL), device_class).changed(changes)
+
+
+def _preset(preset: Workload, device_class: str) -> WallScenario:
+    return WallScenario.from_dict(preset.settings_for(device_class))
+
+
+def _between(draw: random.Random, low: int, high: int) -> int:
+    """A whole number from low to high, each factor of two as likely as another: many short ones, few long ones."""
+    return min(high, max(low, round(math.exp(draw.uniform(math.log(low), math.log(high))))))
+
+
+def _check_names(record: Mapping) -> None:
+    known = sorted(field.name for field in fields(WallScenario))
+    for name in record:
+        if name not in known:
+            raise LabError("scenario-field", field=short(name), known=", ".join(known))
+
+
+def _wrong(field: str, value: object, expected: str) -> LabError:
+    return LabError("scenario-value", field=field, value=short(value), expected=expected)
