@@ -76,19 +76,20 @@ def price_of_chunks(result: dict) -> Measurement | None:
 
     The uncut prompt is one chunk, so n chunks are n - 1 more than it.
     """
-    cut, whole = _sweep(result)
-    base = _of(whole, "ttft_s")
-    times = sorted((p["chunks"], t) for p in cut if p.get("chunks", 0) > 1 and (t := _of(p, "ttft_s")))
-    if not base or len(times) < 3:
+    points, uncut = _sweep(result)
+    base = _of(uncut, "ttft_s")
+    cut = sorted((p for p in points if p.get("chunks", 0) > 1 and _of(p, "ttft_s")), key=lambda p: p["chunks"])
+    if not base or len(cut) < 3:
         return None
+    times = [(p["chunks"], _of(p, "ttft_s")) for p in cut]
     most, slowest = times[-1]
     prices = [(t - base) / (n - 1) for n, t in times if n >= ENOUGH_CHUNKS]
     if len(prices) < 2:
         return None
     readings = (
-        Reading("whole", base, "s"),
+        _spread_reading("whole", uncut, "ttft_s", "s"),
         Reading("chunks", most, "chunks"),
-        Reading("cut", slowest, "s"),
+        _spread_reading("cut", cut[-1], "ttft_s", "s"),
         Reading("times", slowest / base, "x"),
         Reading("few_price", prices[0], "s"),
         Reading("many_price", prices[-1], "s"),

@@ -104,11 +104,11 @@ def b4() -> Claim:
     own = (said("B", "M", nominal, "B"), said("B", "KV", kv, "B"), said("B", "B", batch))
     weights = model.weight_bytes(BF16_BYTES)
     lines = (
-        Line("own", "⌊{M} ÷ ({KV} ÷ {B})⌋", own, nominal * batch // kv, "sequences", text),
         Line("weights", "{b} × {P}", (bf16(), parameters(model)), weights, "B"),
         _fitting("one", model, card, length, RESERVE, said=text),
         _fitting("four_all", model, card, length, 0.0, devices=4),
         _fitting("four_reserve", model, card, length, RESERVE, devices=4),
+        Line("own", "⌊{M} ÷ ({KV} ÷ {B})⌋", own, nominal * batch // kv, "sequences", text),
     )
     return Claim("B4", LESSONS, "wrong", lines)
 

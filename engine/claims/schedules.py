@@ -41,9 +41,9 @@ def a6() -> Claim:
     given, sample = (_of_a("n", CHUNKS), _of_a("c", CHUNK, "tokens")), CHUNKS * CHUNK**2
     read = (bf16(), parameters(model))
     lines = (
-        Line("decode", "{b} × {P}", read, model.weight_bytes(BF16_BYTES), "B", (DECODES * WIDTH * FP32_BYTES,)),
         Line("whole", "({n} × {c})²", given, (CHUNKS * CHUNK) ** 2, "scores", (sample,)),
         Line("masked", "{n} × ({n} + 1) ÷ 2 × {c}²", given, CHUNKS * (CHUNKS + 1) // 2 * CHUNK**2, "scores", (sample,)),
+        Line("decode", "{b} × {P}", read, model.weight_bytes(BF16_BYTES), "B", (DECODES * WIDTH * FP32_BYTES,)),
     )
     return Claim("A6", LESSONS, "wrong", lines, {SCHEDULES: measured.chunks_grow})
 

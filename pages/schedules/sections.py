@@ -7,7 +7,7 @@ from html import escape
 import streamlit as st
 
 from engine.experiments.scenarios import SchedulesScenario
-from pages._ui import alt, board, charts, errors, fmt, lanes, outcome, parts, timeline
+from pages._ui import alt, board, charts, claims, errors, fmt, lanes, outcome, parts, timeline
 from pages._ui.palette import CATEGORIES, Palette
 from pages._ui.words import Words
 from pages.schedules import gaps, slo, story
@@ -41,8 +41,9 @@ def waiting(result: dict, words: Words, colors: Palette, *, touch: bool) -> None
 
 
 def details(result: dict, src: str, words: Words) -> None:
-    """What each schedule was given, what the model wrote, its limits, and the files."""
+    """What each schedule was given, what the textbook says, what the model wrote, its limits, and the files."""
     _given(result, words)
+    claims.section("schedules", words)
     _texts(result, words)
     model(words)
     outcome.keep(result, src, words)

@@ -1,0 +1,66 @@
+"""The claims of the source texts in lessons, and the results that can be set beside them."""
+
+from __future__ import annotations
+
+from html import escape
+
+import streamlit as st
+
+from engine.claims import Claim, Measurement, claims
+from engine.errors import LabError
+from engine.service import client
+from pages._ui import claim_card, outcome, recordings, session
+from pages._ui.words import Words
+
+# Under these names the lessons keep the run they show in the address and the session.
+SLOTS = (session.RUN, "chunks", "roofline")
+
+
+def section(lesson: str, words: Words) -> None:
+    """A lesson's claims in short, with the way to all that is behind them; nothing if it has none."""
+    table = Words(words.lang, "claims")
+    found = [claim for claim in claims().values() if lesson in claim.lessons]
+    if not found:
+        return
+    outcome.section(table("section.claims"))
+    st.html(f"<p class='lab-note'>{escape(table('section.claims_what'))}</p>{claim_card.rows(found, table)}")
+    target = st.session_state["pages"]["claims"]
+    st.page_link(target, label=table("section.claims_all"), query_params={"lang": words.lang, "lesson": lesson})
+
+
+def measurements(claim: Claim, results: dict[str, dict]) -> list[tuple[dict, Measurement]]:
+    """The results that have something to say to a claim, with what they say."""
+    pairs = ((results[kind], claim.measure(results[kind])) for kind in claim.measured if kind in results)
+    return [(result, found) for result, found in pairs if found]
+
+
+def results(kinds: set[str]) -> dict[str, dict]:
+    """For each kind of experiment the reader's own result: the one last looked at, else the newest; else the recording."""
+    shown = [result for slot in SLOTS if (run := session.run_id(slot)) and (result := _read(run))]
+    found = {}
+    for kind in sorted(kinds):
+        own = next((result for result in shown if result["kind"] == kind), None) or _newest(kind)
+        if result := own or _recorded(kind):
+            found[kind] = result
+    return found
+
+
+def _newest(kind: str) -> dict | None:
+    try:
+        runs = client.runs(session.browser(), 1, kind)
+    except LabError:  # the store is busy for a moment: the recording will do
+        return None
+    return _read(runs[0].id) if runs else None
+
+
+def _read(run: str) -> dict | None:
+    """A stored result; None for an address nobody gave out, and for a file that cannot be read."""
+    try:
+        return client.result(run)
+    except LabError:
+        return None
+
+
+def _recorded(kind: str) -> dict | None:
+    name = recordings.first_for(kind, client.device()["class"])
+    return recordings.load(name) if name else None
