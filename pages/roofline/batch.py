@@ -188,7 +188,7 @@ def _why(model: ModelProfile, words: Words) -> str:
         return words("batch.why_mixed")
     group = sharing.pop()
     if any(isinstance(g, Recurrent) for g in model.groups):
-        return words("batch.why_hybrid", n=fmt.number(group))
+        return words("batch.why_hybrid", n=fmt.count(group))
     if group == 1:
         return words("batch.why_mha")
     return words("batch.why_mqa" if group == model.heads else "batch.why_gqa", n=fmt.count(group))

@@ -50,7 +50,7 @@ export class Chart {
     if (!this.width) return;
     const narrow = this.width < NARROW_PX;
     const named = narrow ? [] : (spec.lines ?? []).filter((line) => line.label === "end" && line.points.length);
-    const right = named.length ? Math.min(170, 14 + Math.max(...named.map((line) => textWidth(line.name)))) : 14;
+    const right = named.length ? Math.min(200, 16 + 1.04 * Math.max(...named.map((line) => textWidth(line.name)))) : 14;
     const left = 14 + Math.max(24, ...spec.y.ticks.map(([, label]) => textWidth(label, 11.5)));
     const box = { left: left + 22, right: this.width - right, top: 12, bottom: spec.height - 46 };
     const x = scale(spec.x, box.left, box.right);
