@@ -4,10 +4,22 @@ Each gives the fields of a ModelProfile. The defaults and the layouts of windows
 Hugging Face transformers (models/<name>/configuration_<name>.py), the parameters those of its modelling code.
 """
 
+from dataclasses import dataclass
+
 from engine.formulas.kv import Attention, Latent
 from engine.profiles.hf_fields import REQUIRED, Fields
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+
+
+@dataclass(frozen=True)
+class _Mlps:
+    """All MLPs of a model. parameters: of them together; fields: what a profile says of them; left_out: parameters of the
+    experts that a token does not meet, None without experts."""
+
+    parameters: int
+    fields: dict
+    left_out: int | None = None
 
 
 def base(f: Fields, *, vocab: object = REQUIRED, context: object = REQUIRED) -> dict:
@@ -64,11 +76,11 @@ def _decoder(
     norms: int = 2,
     last_norms: int = 1,
     qk_norm: str = "",
-    experts: dict | None = None,
+    mlps: _Mlps | None = None,
     **defaults: int,
 ) -> dict:
     """Layers of attention and an MLP. norms, last_norms: vectors of the hidden size in a layer's norms and the last one;
-    qk_norm: "head" (one vector for all heads) or "all"; experts: see _mixture. Tied embeddings count once."""
+    qk_norm: "head" (one vector for all heads) or "all"; mlps: where they are no plain ones. Tied embeddings count once."""
     sizes = base(f, **defaults)
     hidden, heads, layers, dim = f.hidden, f.heads, f.layers, f.head_dim(head_dim)
     kv = f.kv_heads(kv_heads)
@@ -76,32 +88,29 @@ def _decoder(
     q_size, kv_size = heads * dim, kv * dim
     attention = 2 * hidden * (q_size + kv_size) + qkv_bias * (q_size + 2 * kv_size) + out_bias * hidden
     attention += {"": 0, "head": 2 * dim, "all": q_size + kv_size}[qk_norm] + norms * hidden
-    if experts is None:
+    if mlps is None:
         ffn = f.whole("intermediate_size", "n_inner", default=ffn)
-        mlp = (3 if gated else 2) * hidden * ffn + mlp_bias * ((2 if gated else 1) * ffn + hidden)
-        experts, in_mlps = {"ffn_size": ffn if gated else None}, layers * mlp
-    else:
-        in_mlps = experts.pop("parameters")
+        one = (3 if gated else 2) * hidden * ffn + mlp_bias * ((2 if gated else 1) * ffn + hidden)
+        mlps = _Mlps(layers * one, {"ffn_size": ffn if gated else None})
     embeddings = (1 if f.flag("tie_word_embeddings", tied) else 2) * sizes["vocab_size"] * hidden
-    parameters = embeddings + layers * attention + in_mlps + last_norms * hidden
-    left_out = experts.pop("left_out", None)
+    parameters = embeddings + layers * attention + mlps.parameters + last_norms * hidden
     return {
         **sizes,
-        **experts,
+        **mlps.fields,
         "groups": attention_groups(kinds, kv, dim, window or windowed(f, kinds)),
         "parameters": parameters,
-        "active_parameters": None if left_out is None else parameters - left_out,
+        "active_parameters": None if mlps.left_out is None else parameters - mlps.left_out,
     }
 
 
-def _mixture(f: Fields, experts: int, expert: int, others: int, layers: int, dense: int = 0) -> dict:
-    """The MLPs of a model of whose layers some are mixtures. expert: parameters of one; others: of the router and of
-    shared experts in such a layer; dense: of all other MLPs together. Where a token meets every expert it is none."""
+def _mixture(f: Fields, experts: int, expert: int, others: int, layers: int, dense: int = 0) -> _Mlps:
+    """Of a model of whose layers some are mixtures. expert: parameters of one; others: of the router and of shared experts
+    in such a layer; dense: of all other MLPs together. Where a token meets every expert it is no mixture."""
     per_token = f.whole("num_experts_per_tok", highest=experts)
-    found = {"parameters": layers * (experts * expert + others) + dense}
-    if per_token < experts:
-        found |= {"experts": experts, "experts_per_token": per_token, "left_out": layers * (experts - per_token) * expert}
-    return found
+    parameters = layers * (experts * expert + others) + dense
+    if per_token == experts:
+        return _Mlps(parameters, {})
+    return _Mlps(parameters, {"experts": experts, "experts_per_token": per_token}, layers * (experts - per_token) * expert)
 
 
 def llama(f: Fields) -> dict:
@@ -119,7 +128,7 @@ def mixtral(f: Fields) -> dict:
     kinds, window = _uniform(f, None)
     experts = f.whole("num_local_experts", "num_experts")
     mixture = _mixture(f, experts, 3 * f.hidden * f.whole("intermediate_size"), f.hidden * experts, f.layers)
-    return _decoder(f, kv_heads=REQUIRED, kinds=kinds, window=window, experts=mixture)
+    return _decoder(f, kv_heads=REQUIRED, kinds=kinds, window=window, mlps=mixture)
 
 
 def _qwen_windows(f: Fields) -> tuple[list[str], int | None]:
@@ -141,7 +150,7 @@ def qwen3(f: Fields) -> dict:
     return _decoder(f, head_dim=128, kinds=kinds, window=window, qkv_bias=bias, out_bias=bias, qk_norm="head")
 
 
-def _qwen_mixture(f: Fields, shared: int) -> dict:
+def _qwen_mixture(f: Fields, shared: int) -> _Mlps:
     """Some layers may keep a dense MLP: mlp_only_layers, and those that decoder_sparse_step leaves out."""
     only, step = f.items("mlp_only_layers", int, default=[]), f.whole("decoder_sparse_step", default=1)
     sparse = len([at for at in range(f.layers) if at not in only and (at + 1) % step == 0])
@@ -157,7 +166,7 @@ def qwen2_moe(f: Fields) -> dict:
         kinds = [SLIDING if at % 2 == 0 and at < end else FULL for at in range(f.layers)]
     shared = 3 * f.hidden * f.whole("shared_expert_intermediate_size") + f.hidden  # and its gate
     bias = f.flag("qkv_bias", True)
-    return _decoder(f, kinds=_kinds(f, kinds), window=window, qkv_bias=bias, experts=_qwen_mixture(f, shared))
+    return _decoder(f, kinds=_kinds(f, kinds), window=window, qkv_bias=bias, mlps=_qwen_mixture(f, shared))
 
 
 def qwen3_moe(f: Fields) -> dict:
@@ -165,7 +174,7 @@ def qwen3_moe(f: Fields) -> dict:
     bias = f.flag("attention_bias", False)
     mixture = _qwen_mixture(f, 0)
     return _decoder(
-        f, kv_heads=REQUIRED, kinds=kinds, window=window, qkv_bias=bias, out_bias=bias, qk_norm="head", experts=mixture
+        f, kv_heads=REQUIRED, kinds=kinds, window=window, qkv_bias=bias, out_bias=bias, qk_norm="head", mlps=mixture
     )
 
 
@@ -226,7 +235,7 @@ def gpt_oss(f: Fields) -> dict:
     bias = f.flag("attention_bias", True)
     return _decoder(
         f, kv_heads=REQUIRED, head_dim=64, kinds=kinds, window=windowed(f, kinds, 128), qkv_bias=bias, out_bias=bias,
-        experts=mixture,
+        mlps=mixture,
     )  # fmt: skip
 
 
@@ -308,12 +317,12 @@ def deepseek(f: Fields) -> dict:
     experts, expert = f.whole("n_routed_experts"), 3 * hidden * f.whole("moe_intermediate_size")
     others = experts * hidden + f.whole("n_shared_experts", lowest=0) * expert
     mixture = _mixture(f, experts, expert, others, layers - first, first * 3 * hidden * f.whole("intermediate_size"))
-    parameters = embeddings + layers * attention + mixture.pop("parameters") + hidden
-    active = parameters - mixture.pop("left_out") if "left_out" in mixture else None
+    parameters = embeddings + layers * attention + mixture.parameters + hidden
+    active = None if mixture.left_out is None else parameters - mixture.left_out
     counted = not (f.flag("attention_bias", False) or f.flag("mlp_bias", False))
     return {
         **found,
-        **mixture,
+        **mixture.fields,
         "groups": (Latent(layers, rank, rope),),
         "parameters": parameters if counted else None,
         "active_parameters": active if counted else None,

@@ -27,7 +27,7 @@ _WITHOUT_CACHE = (
     "eurobert", "fnet", "ibert", "longformer", "modernbert", "mpnet", "nomic_bert", "roberta", "siglip", "siglip2", "vit",
     "wav2vec2", "xlm-roberta",
 )  # fmt: skip
-_NEITHER = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"}
+_WITHOUT_ATTENTION = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"}
 
 
 def parse_config(text: str | bytes) -> dict:
@@ -90,7 +90,7 @@ def _text_fields(config: dict) -> Fields:
         raise LabError("config-encoder-decoder", model_type=model_type)
     if model_type in _WITHOUT_CACHE or config.get("use_bidirectional_attention") is True:
         raise LabError("config-no-cache", model_type=model_type)
-    if model_type in _NEITHER:
+    if model_type in _WITHOUT_ATTENTION:
         raise LabError("config-no-attention", model_type=model_type)
     if model_type not in READERS:
         raise LabError("config-unknown", model_type=shown(model_type), known=", ".join(sorted(READERS)))

@@ -212,6 +212,14 @@ def test_what_windows_mean():
     assert windows(MISTRAL | {"layer_types": kinds}) == {None: 16, 4096: 16}
 
 
+def test_what_googles_files_leave_out_is_in_the_class():
+    """google/gemma-3-4b-it names neither its heads nor its vocabulary; parameters as its page on the hub has them for text."""
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    pasted = profile_from_config({"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}})
+    assert pasted.groups == (Attention(5, 4, 256, 256), Attention(29, 4, 256, 256, 1024)) and pasted.heads == 8
+    assert pasted.parameters == pytest.approx(3.88e9, rel=0.002) and pasted.max_context_tokens == 131_072
+
+
 def test_falcons_new_architecture_keeps_eight_heads_not_one_nor_all():
     """multi_query is true there, too, and does not count; transformers itself copies the eight for every query head."""
     pasted = profile_from_config(FALCON40)
