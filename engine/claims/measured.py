@@ -1,4 +1,4 @@
-"""What results have to say to the claims on schedules. Pure functions of a result, of a recording or a run of one's own.
+"""What results have to say to the claims. Pure functions of a result, of a recording or a run of one's own.
 
 Each gives the numbers and which finding they amount to, or None if the result lacks what it takes.
 """
@@ -16,6 +16,8 @@ LEVEL = 0.03
 # Prices per chunk that differ by more than this factor are no straight line.
 STRAIGHT = 2.0
 ENOUGH_CHUNKS = 4
+# Rates of decode at the largest batch and at the smallest that differ by this factor are not both those of reading weights.
+RISES = 3.0
 # A mean that rises by less than this share of what the worst gap does hides it.
 HIDES = 1 / 3
 
@@ -117,6 +119,41 @@ def chunks_grow(result: dict) -> Measurement | None:
         Reading("ratio", total / (n * full[0]), "x"),
     )
     return Measurement(readings, "grows" if total > (1 + LEVEL) * n * full[0] else "level")
+
+
+def rates_of_rows(result: dict) -> Measurement | None:
+    """A5: what the matrices reached for few rows and for many, in decode and in prefill."""
+    points = [p for p in result.get("points") or [] if p.get("part") == "linear" and p.get("flops_per_s")]
+    decodes = sorted((p for p in points if p["phase"] == "decode"), key=lambda p: p["batch"])
+    prefills = sorted((p for p in points if p["phase"] == "prefill"), key=lambda p: p["tokens"])
+    if len(decodes) < 2 or len(prefills) < 2:
+        return None
+    few, many, short, long = decodes[0], decodes[-1], prefills[0], prefills[-1]
+    readings = (
+        Reading("few", few["batch"], "sequences"),
+        Reading("few_rate", few["flops_per_s"], "FLOP/s"),
+        Reading("many", many["batch"], "sequences"),
+        Reading("many_rate", many["flops_per_s"], "FLOP/s"),
+        Reading("short", short["tokens"], "tokens"),
+        Reading("short_rate", short["flops_per_s"], "FLOP/s"),
+        Reading("long", long["tokens"], "tokens"),
+        Reading("long_rate", long["flops_per_s"], "FLOP/s"),
+    )
+    return Measurement(readings, "rises" if many["flops_per_s"] >= RISES * few["flops_per_s"] else "flat")
+
+
+def batch_of_pools(result: dict) -> Measurement | None:
+    """A17: how many requests ran at once, and at what rate, in a pool that holds all, and in a small one with the maximum
+    reserved for each."""
+    readings = tuple(
+        _spread_reading(f"{pool}_{label}", _schedule(result, pool), name, unit)
+        for pool in ("ample", "paged", "reserved")
+        for label, name, unit in (("most", "running_most", "sequences"), ("rate", RATE, "tokens/s"))
+    )
+    if None in readings:
+        return None
+    most = {reading.id: reading.value for reading in readings}
+    return Measurement(readings, "capped" if most["reserved_most"] < most["ample_most"] else "room")
 
 
 def _schedule(result: dict, schedule: str) -> dict:

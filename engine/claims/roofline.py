@@ -1,9 +1,10 @@
-"""Claims on what limits prefill and decode: A5, A17."""
+"""Claims on what limits prefill and decode: A5, A17. What was measured of them is in measured.py."""
 
 from __future__ import annotations
 
 from engine import profiles
-from engine.claims.claim import Claim, Input, Line, Measurement, Reading
+from engine.claims import measured
+from engine.claims.claim import Claim, Input, Line
 from engine.claims.inputs import (
     BF16_BYTES,
     RESERVE,
@@ -28,8 +29,6 @@ from engine.profiles import DeviceProfile, ModelProfile
 
 CROSSING = "⌈{F} ÷ {W} × {b} ÷ 2⌉"
 SPEED = "{B} × {W} ÷ ({b} × {P} + {B} × " + KV + ")"
-# Rates of decode at the largest batch and at one sequence that differ by this factor are not both limited by reading weights.
-RISES = 3.0
 SHORT, SHORTER = 4_096, 1_024
 
 
@@ -54,7 +53,7 @@ def a5() -> Claim:
         _attention("attention_gqa", gqa),
         Line("attention_mla", absorbed, of_latent, decode_attention_intensity(latent, mla.heads, BF16_BYTES), "FLOP/B"),
     )
-    return Claim("A5", ("roofline",), "depends", lines, {"roofline": _rates})
+    return Claim("A5", ("roofline",), "depends", lines, {"roofline": measured.rates_of_rows})
 
 
 def a17() -> Claim:
@@ -68,7 +67,7 @@ def a17() -> Claim:
         *_limits("short", model, device, short),
         *_limits("shorter", model, device, shorter),
     )
-    return Claim("A17", ("memory", "roofline"), "depends", lines)
+    return Claim("A17", ("memory", "roofline"), "depends", lines, {"wall": measured.batch_of_pools})
 
 
 CLAIMS = (a5, a17)
@@ -102,24 +101,3 @@ def _limits(name: str, model: ModelProfile, device: DeviceProfile, length: Input
         return Line(f"{name}_{which}", SPEED, given, value, "tokens/s")
 
     return Line(f"{name}_fit", FITTING, in_memory, fit, "sequences"), speed("one", 1), speed("all", fit)
-
-
-def _rates(result: dict) -> Measurement | None:
-    """A roofline result: what the matrices reached for few rows and for many."""
-    points = [p for p in result.get("points") or [] if p.get("part") == "linear" and p.get("flops_per_s")]
-    decodes = sorted((p for p in points if p.get("phase") == "decode"), key=lambda p: p["batch"])
-    prefills = sorted((p for p in points if p.get("phase") == "prefill"), key=lambda p: p["tokens"])
-    if len(decodes) < 2 or len(prefills) < 2:
-        return None
-    few, many, short, long = decodes[0], decodes[-1], prefills[0], prefills[-1]
-    readings = (
-        Reading("few", few["batch"], "sequences"),
-        Reading("few_rate", few["flops_per_s"], "FLOP/s"),
-        Reading("many", many["batch"], "sequences"),
-        Reading("many_rate", many["flops_per_s"], "FLOP/s"),
-        Reading("short", short["tokens"], "tokens"),
-        Reading("short_rate", short["flops_per_s"], "FLOP/s"),
-        Reading("long", long["tokens"], "tokens"),
-        Reading("long_rate", long["flops_per_s"], "FLOP/s"),
-    )
-    return Measurement(readings, "rises" if many["flops_per_s"] >= RISES * few["flops_per_s"] else "flat")

@@ -200,10 +200,12 @@ def _source(claim: Claim, given: Input, words: Words) -> str:
 def _measured(claim: Claim, found: list[tuple[dict, Measurement]], words: Words) -> str:
     if not claim.measured:
         return ""
-    made = "".join(
-        f"<div class='lab-claim-measured'>{outcome.source_line(result, words)}<p>{_prose(_finding(claim, result, said_of, words))}</p></div>"
-        for result, said_of in found
-    )
+    made = ""
+    for result, measurement in found:
+        busy = outcome.disturbance(result, words)
+        note = f"<p class='lab-note'>{_prose(busy)}</p>" if busy else ""
+        said_of = _prose(_finding(claim, result, measurement, words))
+        made += f"<div class='lab-claim-measured'>{outcome.source_line(result, words)}<p>{said_of}</p>{note}</div>"
     return made or f"<p class='lab-note'>{escape(words('card.measured_none'))}</p>"
 
 

@@ -9,7 +9,7 @@ from engine.claims import Measurement, claims
 from pages._ui import recordings
 from tests.pages import small
 
-RECORDED = {kind: recordings.load(f"{kind}-cpu") for kind in ("schedules", "chunk-sweep")}
+RECORDED = {kind: recordings.load(f"{kind}-cpu") for kind in ("schedules", "chunk-sweep", "roofline", "wall")}
 PAIRS = [(claim.id, kind) for claim in claims().values() for kind in claim.measured]
 
 
@@ -46,11 +46,11 @@ def roofline(decode_rates: dict[int, float]) -> dict:
 def test_the_claims_that_can_be_measured():
     assert set(PAIRS) == {
         ("A5", "roofline"), ("A6", "schedules"), ("A7", "chunk-sweep"), ("A8", "schedules"),
-        ("A14", "schedules"), ("A14", "chunk-sweep"), ("A15", "schedules"),
+        ("A14", "schedules"), ("A14", "chunk-sweep"), ("A15", "schedules"), ("A17", "wall"),
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("claim", "kind"), [pair for pair in PAIRS if pair[1] in RECORDED])
+@pytest.mark.parametrize(("claim", "kind"), PAIRS)
 def test_the_shipped_recordings_have_something_to_say(claim, kind):
     found = measured(claim, RECORDED[kind])
     assert all(reading.value > 0 for reading in found.readings)
@@ -139,6 +139,20 @@ def test_a_roofline_result():
     assert found.finding == "rises" and readings(found)["many"] == 64 and readings(found)["long_rate"] == 512e9
     assert measured("A5", roofline({1: 1e9, 64: 1.5e9})).finding == "flat"
     assert measured("A5", roofline({1: 1e9})) is None
+
+
+def wall(most: tuple[int, int, int]) -> dict:
+    pools = zip(("ample", "paged", "reserved"), most, strict=True)
+    return {"kind": "wall", "schedules": {name: {"metrics": {"running_most": n, "throughput_tokens_per_s": 2.0 * n}} for name, n in pools}}
+
+
+def test_a_measured_wall():
+    found = measured("A17", wall((12, 10, 3)))
+    assert found.finding == "capped" and readings(found)["reserved_rate"] == 6.0
+    assert measured("A17", wall((12, 12, 12))).finding == "room"
+    broken = wall((12, 10, 3))
+    del broken["schedules"]["paged"]
+    assert measured("A17", broken) is None
 
 
 @pytest.mark.parametrize(("claim", "kind"), PAIRS)

@@ -17,7 +17,7 @@ from pages._ui import claim_card, recordings, session
 from pages._ui import claims as shared
 from pages._ui.language import LANGUAGES
 from pages._ui.words import PAGES, Words, table
-from tests.claims.test_measured import RECORDED, roofline, sweep
+from tests.claims.test_measured import RECORDED, sweep
 from tests.pages import small
 
 ALL = claims()
@@ -30,8 +30,8 @@ FINDINGS = {
     ("A14", "schedules"): {"level", "higher", "lower"},
     ("A14", "chunk-sweep"): {"level", "higher", "lower", "differs"},
     ("A15", "schedules"): {"hides", "shows"},
+    ("A17", "wall"): {"capped", "room"},
 }
-RESULTS = {**RECORDED, "roofline": roofline({1: 1e9, 64: 50e9})}
 
 
 def named(text: str) -> set[str]:
@@ -71,13 +71,13 @@ def test_no_words_are_left_of_claims_or_lines_that_are_gone(lang):
     lines = {f"{claim.id}.line.{line.id}" for claim in ALL.values() for line in claim.lines}
     assert {key for key in table(lang, "claims") if ".line." in key} == lines
     findings = {f"{claim}.{kind}.{finding}" for (claim, kind), found in FINDINGS.items() for finding in found}
-    assert {key for key in table(lang, "claims") if re.match(r"[AB]\d+\.(schedules|chunk-sweep|roofline)\.", key)} == findings
+    assert {key for key in table(lang, "claims") if re.match(r"[AB]\d+\.(schedules|chunk-sweep|roofline|wall)\.", key)} == findings
 
 
 def test_every_finding_has_a_sentence_that_names_only_what_was_read():
     assert set(FINDINGS) == {(claim.id, kind) for claim in ALL.values() for kind in claim.measured}
     for (claim, kind), findings in FINDINGS.items():
-        found = ALL[claim].measure(RESULTS[kind])
+        found = ALL[claim].measure(RECORDED[kind])
         read = {reading.id for reading in found.readings}
         assert found.finding in findings
         for finding in findings:
@@ -158,6 +158,12 @@ def test_the_range_of_the_repeats_is_shown_where_there_is_one():
     assert "5.51\u00a0s to 5.69\u00a0s" in several and words("card.repeats", n=3) in several
     one = claim_card.card(ALL["A8"], shared.measurements(ALL["A8"], {"schedules": small.result()}), words)
     assert "Medians" not in one
+
+
+def test_a_disturbed_measurement_says_so():
+    words = Words("en", "claims")
+    result = copy.deepcopy(small.result()) | {"disturbance": {"disturbed": True, "waited_share": 0.25, "others_cpu_share": 0.5}}
+    assert "25\u00a0%" in claim_card.card(ALL["A8"], shared.measurements(ALL["A8"], {"schedules": result}), words)
 
 
 def test_a_sweep_of_its_own_kind_is_found_for_its_claims_only():
