@@ -29,6 +29,7 @@ VISIBLE_TO_PAGES = (
     "engine.measure.export",
     "engine.measure.metrics",
     "engine.measure.trace",
+    "engine.measure.usage",
     "engine.profiles",
     "engine.service.client",
 )

@@ -81,7 +81,7 @@ class WallScenario:
         for part in ("prompt", "output"):
             low, high = (getattr(self, f"{part}_tokens_{end}") for end in ("min", "max"))
             if low > high:
-                raise _wrong(f"{part}_tokens_min", low, f"at most {part}_tokens_max, which is {high}")
+                raise _wrong(f"{part}_tokens_min", low, f"a whole number from 1 to {high}")
         check_number("seed", self.seed, 0, 2**31 - 1, whole=True)
         _ = self.base  # which checks all the rest as its own
 

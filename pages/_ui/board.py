@@ -66,13 +66,18 @@ class Line:
 
 
 def line(result: dict, key: str) -> Line:
+    """One of the metrics of the Schedules experiment, by name."""
+    return compare(result, BY_KEY[key])
+
+
+def compare(result: dict, metric: Metric) -> Line:
     """A metric of a result, with who is best: the leader, and whoever cannot be told from it.
 
     Two are told apart when the ranges of their repeats do not overlap; with a single run, by more than 3 %.
     If all are the same in that sense, the line is level and nobody is best.
     """
-    metric = BY_KEY[key]
-    values = {s: result["schedules"][s]["metrics"].get(key) for s in SCHEDULES if s in result["schedules"]}
+    key, served = metric.key, result["schedules"]
+    values = {s: served[s]["metrics"].get(key) for s in [s for s in SCHEDULES if s in served] or served}
     repeated = result["manifest"]["scenario"]["repeats"] > 1
     spreads = {s: (result["schedules"][s].get("spread") or {}).get(key) if repeated else None for s in values}
     known = {s: v for s, v in values.items() if v is not None}
@@ -101,7 +106,7 @@ def line(result: dict, key: str) -> Line:
 
 def lines(result: dict) -> list[Line]:
     """Every metric that at least one schedule has."""
-    found = [line(result, metric.key) for metric in METRICS]
+    found = [compare(result, metric) for metric in METRICS]
     return [
         x for x in found if any(c.value is not None and (c.value or x.metric.key not in ONLY_IF_ANY) for c in x.cells)
     ]

@@ -1,0 +1,158 @@
+"""The measured wall: requests of this machine's own run into a pool that cannot hold them all."""
+
+from __future__ import annotations
+
+from html import escape
+
+import streamlit as st
+
+from engine.errors import LabError
+from engine.experiments.wall_scenario import PAGED, RESERVED, VARIANTS, WALL, WallScenario, wall_for
+from engine.service import client
+from pages._ui import charts, errors, history, outcome, parts, run_panel, session
+from pages._ui.palette import Palette
+from pages._ui.words import Words, field_label
+from pages.memory import measured_story as story
+
+SLOT = "wall"
+PHASES = ("queued", "starting-workers", "measuring")
+FIELDS = ("count", "pool_tokens", "reserve_tokens", "prompt_tokens_min", "prompt_tokens_max", "seed", "output_tokens_min", "output_tokens_max")
+LIVE_S = 1.5
+
+
+def section(words: Words, colors: Palette, *, touch: bool) -> None:
+    """From the question to the files: a recording at once, a run while it is made, and its result."""
+    st.markdown(words.part("measured"))
+    panel = st.container()
+    run = session.run_id(SLOT)
+    status = run_panel.ended(run, words, SLOT)
+    result = run_panel.result_of(status, run, WALL, words)
+    active = status is not None and status.active
+    with panel:
+        if active:
+            run_panel.watch(run, words, PHASES, own=status.own)
+            _live(run, words, colors, touch)
+        else:
+            _form(words, result["manifest"]["scenario"] if result else None)
+    if active:  # one picture that lives is enough
+        return
+    src, choices = result and result["run_id"], []
+    if result is None:
+        result, src, choices = outcome.shipped(WALL, SLOT)
+    if result is None:
+        st.html(parts.notice(words("source.none_title"), words("measured.none"), kind="info"))
+    else:
+        _show(result, src, choices, words, colors, touch)
+
+
+def _form(words: Words, shown: dict | None) -> None:
+    """Change the numbers, run. Only this part of the page runs again meanwhile."""
+
+    @st.fragment
+    def draw() -> None:
+        base = wall_for(client.device()["class"])
+        start = WallScenario.from_dict(shown) if shown else base
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="lab-run-wall"):
+            repeats = outcome.repeats(words, "repeats-wall", start.repeats)
+            with st.popover(words("run.numbers")):
+                changes = _numbers(start, words)
+            place = st.container(width="content")
+            history.popover(WALL, words, {WALL: words("measured.title")}, SLOT)
+            st.html(f"<p class='lab-note lab-beside'>{escape(outcome.device_line(client.device(), words))}</p>", width="stretch")
+        try:
+            scenario = base.changed({**changes, "repeats": repeats})
+        except LabError as error:
+            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
+            place.button(words("run.go"), type="primary", key="blocked-wall", disabled=True)
+            return
+        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
+        if run_panel.offer(needs, words, "-wall") and place.button(words("run.go"), type="primary", key="go-wall"):
+            run_panel.submit(scenario, words, slot=SLOT)
+
+    draw()
+
+
+def _numbers(start: WallScenario, words: Words) -> dict:
+    """The reader's changes by name; an emptied field keeps its number."""
+    changes = {}
+    for row in range(0, len(FIELDS), 3):
+        for place, name in zip(st.columns(3), FIELDS[row : row + 3], strict=False):
+            present, key = getattr(start, name), f"measured.help_{name}"
+            found = place.number_input(
+                field_label(name, words),
+                value=present,
+                step=1,
+                key=f"wall-{name}",
+                persist_state="session",
+                help=words(key) if key in words else None,
+            )
+            changes[name] = present if found is None else found
+    return changes
+
+
+def _live(run: str, words: Words, colors: Palette, touch: bool) -> None:
+    """The blocks in use as they are taken."""
+
+    @st.fragment(run_every=LIVE_S)
+    def draw() -> None:
+        try:
+            known = client.live(run)
+        except LabError:
+            return  # the progress above says so
+        if used := story.usage_so_far(known):
+            figure = story.over_time(used, "blocks", story.pool_so_far(known), words, colors, touch)
+            _chart(figure, words("measured.alt_live"), "wall-live")
+
+    draw()
+
+
+def _show(result: dict, src: str, choices: list[str], words: Words, colors: Palette, touch: bool) -> None:
+    outcome.source_row(result, WallScenario, words, SLOT, choices)
+    outcome.disturbed(result, words)
+    first, *rest = [words(key, **facts) for key, facts in story.headline(result)]
+    st.html(f"<p class='lab-headline'>{parts.prose(first)}</p>" + "".join(f"<p class='lab-said'>{parts.prose(text)}</p>" for text in rest))
+    _figures(result, words, colors, touch)
+    outcome.section(words("measured.section_prediction"))
+    said = "".join(f"<p class='lab-said'>{parts.prose(words(key, **facts))}</p>" for key, facts in story.sums(result))
+    st.html(f"<div class='lab-source'>{parts.badge('computed', words)}<span>{escape(words('measured.formula'))}</span></div>{said}")
+    st.html(parts.plain_table(*story.prediction(result, words), words("measured.section_prediction")))
+    outcome.section(words("measured.section_metrics"))
+    st.html(parts.metrics_table(story.lines(result), words))
+    repeats = result["manifest"]["scenario"]["repeats"]
+    note = words("measured.single") if repeats == 1 else words("measured.repeats", n=repeats)
+    st.html(f"<p class='lab-note'>{escape(note)}</p>")
+    outcome.keep(result, src, words)
+
+
+def _figures(result: dict, words: Words, colors: Palette, touch: bool) -> None:
+    used = {variant: entry["usage"] for variant, entry in result["schedules"].items()}
+    outcome.section(words("measured.section_blocks"))
+    _chart(story.over_time(used, "blocks", result["prediction"][PAGED]["blocks"], words, colors, touch), story.alt(result, "blocks", words), "wall-blocks")
+    outcome.section(words("measured.section_slots"))
+    chosen = st.segmented_control(
+        words("measured.choose"),
+        list(VARIANTS),
+        default=RESERVED,
+        required=True,
+        key="wall-variant",
+        label_visibility="collapsed",
+        format_func=lambda variant: words(f"schedule.{variant}.name"),
+        persist_state="session",
+    )
+    st.html(f"<p class='lab-note'>{escape(words(f'schedule.{chosen}.what'))}</p>")
+    _chart(story.slots(result, chosen, words, colors, touch), story.alt_slots(result, chosen, words), "wall-slots")
+    outcome.section(words("measured.section_running"))
+    _chart(story.over_time(used, "running", None, words, colors, touch), story.alt(result, "running", words), "wall-running")
+    _table(result, words)
+
+
+@st.fragment
+def _table(result: dict, words: Words) -> None:
+    """The figures as a table, made and sent only when somebody opens it."""
+    if (box := st.expander(words("measured.table"), key="wall-table", on_change="rerun")).open:
+        box.html(parts.plain_table(*story.moments(result, words), words("measured.table")))
+
+
+def _chart(figure: dict, text: str, key: str) -> None:
+    """A figure with the words for who cannot see it."""
+    st.plotly_chart(figure, theme=None, config=charts.CONFIG, key=key, alt=text)
