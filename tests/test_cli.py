@@ -570,3 +570,51 @@ def test_interrupted_is_130_and_leaves_nothing(start, home, tmp_path, number, to
     assert alive == [] and not (tmp_path / "out.json").exists()
     assert runs == set((home / "runs").glob("*.json*"))
     assert not (home / "locks" / "cpu.holder.json").exists()
+
+
+class TestRoofline:
+    MODEL = TINY[:6]  # it reads no text
+    FEW = ["--set", "prefill_tokens=16", "--set", "decode_batches=1,2", "--set", "decode_contexts=30"]
+
+    def test_from_its_name_to_its_points(self, lab, tmp_path):
+        """And no trace to export, which is said."""
+        code, out, err = lab("run", "roofline", *self.MODEL, *self.FEW, "--set", "repeats=1", "--json", "out.json")
+        assert code == 0 and out == "", err
+        result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        assert [point["id"] for point in result["points"][::3]] == ["prefill-16-all", "decode-1x30-all", "decode-2x30-all"]
+        assert err[-1] == f"run {result['run_id']}" and any(line.startswith("measuring step=decode tokens=2 batch=2 context=30") for line in err)
+        assert_one_line(*lab("trace", result["run_id"], "--csv", "-"), "no traces")
+        (run,) = [run for run in json.loads(lab("runs", "--json")[1]) if run["id"] == result["run_id"]]
+        assert (run["kind"], run["title"], run["summary"]) == ("roofline", "roofline", {})
+
+    @pytest.mark.parametrize(
+        "arguments, words",
+        [
+            (["--set", "text=korean"], ["'text'", "prefill_tokens"]), (["--set", "prefill_tokens=x"], ["prefill_tokens"]),
+            (["--set", "decode_batches=0,1"], ["decode_batches", "from 1"]), (["--set", "prefill_tokens=", "--set", "decode_batches="], ["decode_batches"]),
+            (["--set", "prefill_tokens=9000", "--set", "decode_batches="], ["9000", "8192"]),
+            (["--set", "prefill_tokens=5000", "--set", "decode_batches=", "--set", "kv_bytes=1048576"], ["5000", "313", "256"]),
+            (["--model", "random-1b", "--set", "prefill_tokens=100000", "--set", "kv_bytes=1099511627776"], ["limit is 600 s"]),
+            (["--json", "/no/such/folder/out.json"], ["folder does not exist"]),
+        ],
+        ids=lambda value: " ".join(value)[:40],
+    )  # fmt: skip
+    def test_what_cannot_be_is_one_line_before_anything_starts(self, inside, arguments, words):
+        """Never a traceback, and never only after minutes of measuring."""
+        assert_one_line(*inside("run", "roofline", "--json", "-", *self.MODEL, *arguments), *words)
+
+    def test_calibrate(self, lab, home):
+        """Stdout is the JSON and nothing else; kept for the device; a busy device has its own code."""
+        code, out, err = lab("calibrate", "--device", "cpu", "--json")
+        figures = json.loads(out)
+        assert code == 0 and set(err) == {"calibrating"} and figures["version"] == 1
+        assert json.loads(next((home / "calibrations").glob("*.json")).read_text()) == figures
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LAB_HOME", str(home))
+            with device_lock("cpu", "somebody"):
+                assert_one_line(*lab("calibrate", "--device", "cpu", "--no-wait"), "somebody", wanted=75)
+
+    @pytest.mark.parametrize("arguments, word", [(["--json", "no/such/folder/x.json"], "folder"), (["--device", "cuda"], "'cuda'")])
+    def test_a_calibration_that_cannot_be(self, inside, arguments, word):
+        """Told before the seconds it takes."""
+        assert_one_line(*inside("calibrate", *arguments), word)

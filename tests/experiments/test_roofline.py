@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,12 +14,16 @@ import pytest
 
 from engine.errors import LabError
 from engine.experiments import roofline
+from engine.experiments.plan import Ground
 from engine.experiments.roofline import ONCE_S, WARM_UP_BELOW_S, plan_roofline, run_roofline, worst_case_s
 from engine.experiments.roofline_scenario import RooflineScenario, roofline_for
 from engine.formulas.roofline import Shape, attainable, step_cost
 from engine.lock import device_lock
 from engine.measure import calibration, disturbance
+from engine.measure.device import cpu
+from engine.model.card import describe
 from engine.serving.cluster import Cancelled
+from engine.serving.deployment import cpu_deployment
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = {"model": "random-tiny", "device": "cpu", "dtype": "float32"}
@@ -178,10 +183,14 @@ def test_how_long_at_most_follows_the_work_and_what_is_known_of_the_device(monke
     assert worst_case_s(plan, 3) == unknown, "measured with other threads it says nothing"
 
 
-def test_the_preset_is_not_refused_on_a_small_machine():
+def test_the_preset_is_not_refused_on_a_small_machine(monkeypatch):
     """One core without fast bf16 and without a calibration: the page's own button must work there."""
-    scenario = roofline_for("cpu", **{**TINY, "model": "random-1b", "threads": 1, "prefill_tokens": [16, 64]})
-    assert worst_case_s(plan_roofline(scenario), 3) < roofline.LIMIT_S
+    model = "smollm2-135m-instruct"
+    small = Ground(replace(cpu(), fast_bf16=False), "float32", cpu_deployment(model, "float32", (0,)), describe(model))
+    monkeypatch.setattr(roofline, "ground", lambda scenario: small)
+    plan = plan_roofline(roofline_for("cpu"))
+    assert plan.worker.threads == 1 and 30 < worst_case_s(plan, 3) < roofline.LIMIT_S
+    assert {(s["batch"], s["context"]) for s in plan.skipped} == {(64, 512), (16, 2048), (32, 2048), (64, 2048)}, "the wall is in sight"
 
 
 def test_progress_goes_from_nothing_to_all_and_never_back(desk):
