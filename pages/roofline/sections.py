@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine import profiles
 from engine.experiments.roofline_scenario import RooflineScenario
-from pages._ui import fmt, outcome, parts, plot
+from pages._ui import claims, fmt, outcome, parts, plot
 from pages._ui.words import Words
 from pages.roofline import picture, point, story
 
@@ -41,7 +41,7 @@ def why(words: Words) -> None:
 
 
 def details(result: dict, src: str, words: Words) -> None:
-    """The machine's limits as measured, what was left out, what is counted, and the files."""
+    """The machine's limits as measured, what was left out, what is counted, what the textbook says, and the files."""
     _machine(result, words)
     if found := story.skipped(result, words):
         outcome.section(words("section.skipped"))
@@ -49,6 +49,7 @@ def details(result: dict, src: str, words: Words) -> None:
     outcome.section(words("section.limits"))
     with st.container(key="lab-model"):
         st.markdown(words.part("limits"))
+    claims.section("roofline", words)
     outcome.keep(result, src, words)
 
 

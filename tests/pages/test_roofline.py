@@ -458,6 +458,7 @@ def test_each_part_in_each_language(lang, part):
     found = whole(lesson(lang=lang, part=part))
     assert "lab-badge-recorded" in found
     assert ("lab-picked" in found) == (part == "measured") and ("result.json" in found) == (part == "details")
+    assert ("A17" in found) == (part == "details")  # the textbook's claims that concern this lesson
 
 
 ADDRESSES = [{"roofline": v} for v in ("../../etc/passwd", "a" * 5000, "", "<script>alert(1)</script>", "\x00abc", "recorded:roofline-cpu", "{0.__class__}")]
