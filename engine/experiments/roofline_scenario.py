@@ -65,8 +65,8 @@ class Step:
 class RooflineScenario:
     """A prefill of each of `prefill_tokens`; a decode step of each of `decode_batches` at each of `decode_contexts`.
 
-    kv_bytes: the pool that a step's KV must fit into. threads: 0 takes the machine's useful cores. repeats: of each step;
-    slow ones are measured once.
+    kv_bytes: the pool that a step's KV must fit into. threads: 0 takes the machine's useful cores. repeats: of each step at
+    most; slow ones are measured once, and on a busy machine the others less often (a point says how often: `runs`).
     """
 
     kind: ClassVar[str] = ROOFLINE

@@ -126,6 +126,14 @@ def test_short_steps_warm_up_and_long_ones_are_measured_once(desk):
     assert desk.asked.count((4, 1, 100)) == 4 and points["decode-1x32-all"]["runs"] == 4
 
 
+def test_a_busy_machine_leaves_out_repeats_and_no_step(desk, monkeypatch):
+    """A class waits for the result; a step without a time would be a hole in the picture."""
+    monkeypatch.setattr(roofline, "REPEAT_S", -1.0)
+    result = run_roofline(SMALL)
+    assert {point["runs"] for point in result["points"]} == {1} and len(result["points"]) == 3 * len(SMALL.steps)
+    assert [len(steps) for steps in result["manifest"]["order"]] == [len(SMALL.steps), 0, 0]
+
+
 def test_the_warm_up_is_not_in_the_result(desk):
     """It would be the upper end of every spread."""
     desk.seconds = lambda step, number: 0.2 if number == 0 else 0.001
