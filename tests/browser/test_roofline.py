@@ -26,7 +26,7 @@ def test_a_point_is_picked_by_keyboard_and_tells_its_numbers_in_both_languages(v
     watched.see("Operations of the attention = 4 ×")
     assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"  # the focus stays on the point
 
-    page.get_by_text("Both apart").click()
+    page.get_by_role("radio", name="Apart").click()
     page.locator(".pl-point.pl-hollow").first.wait_for()
     page.get_by_role("combobox", name=re.compile("Published GPUs")).click()
     page.get_by_role("option", name="NVIDIA H100 SXM 80GB").click()
