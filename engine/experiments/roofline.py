@@ -99,7 +99,8 @@ def run_roofline(
         with _started(plan.worker, cancelled) as child:
             facts = child.ask(_load(plan), "loaded")
             roof = child.ask({"type": "calibrate"}, "calibrated", lambda r: progress("calibrating", r["done"]))["calibration"]
-            child.ask({"type": "open", "num_blocks": plan.num_blocks, "block_tokens": setup.block_tokens, "seed": scenario.seed}, "opened")
+            pool = {"num_blocks": plan.num_blocks, "block_tokens": setup.block_tokens}
+            child.ask({"type": "open", **pool, "seed": scenario.seed}, "opened")
             runs, order, judged = _measure(plan, child, facts["pid"], scenario, roof, progress)
     return {
         "format": FORMAT,

@@ -95,7 +95,8 @@ class RooflineScenario:
         for name, highest in _LISTS.items():
             self._check_list(name, getattr(self, name), highest)
         if not 1 <= len(self.steps) <= MOST_POINTS:
-            raise _wrong("decode_batches", self.decode_batches, f"such that there are 1 to {MOST_POINTS} steps, prefills included")
+            expected = f"such that there are 1 to {MOST_POINTS} steps, prefills included"
+            raise _wrong("decode_batches", self.decode_batches, expected)
         if self.total_tokens > MAX_TOTAL_TOKENS:
             raise LabError("scenario-too-much", tokens=self.total_tokens, limit=MAX_TOTAL_TOKENS)
 
@@ -163,7 +164,8 @@ def _preset(preset: Workload, device_class: str) -> RooflineScenario:
 
 def _listed(value: object) -> object:
     if isinstance(value, str):
-        return tuple(int(part) if part.strip().isdecimal() and len(part) < 20 else part for part in value.split(",") if part.strip())
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        return tuple(int(part) if part.isdecimal() and len(part) < 20 else part for part in parts)
     if isinstance(value, int):
         return (value,)
     return tuple(value) if isinstance(value, Iterable) else value

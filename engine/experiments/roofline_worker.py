@@ -1,9 +1,10 @@
 """The process that calibrates and times steps, one record at a time: `python -m engine.experiments.roofline_worker`.
 
-    {"type": "load", ...} as a worker's                         ->  {"type": "loaded", "pid", ...}
-    {"type": "calibrate"}                                       ->  {"type": "calibrating", "done"} ...  {"type": "calibrated", "calibration"}
-    {"type": "open", "num_blocks", "block_tokens", "seed"}      ->  {"type": "opened"}
-    {"type": "step", "batch", "new", "context"}                 ->  {"type": "timed", "seconds", "linear", "attention"}
+    {"type": "load", ...} as a worker's                     ->  {"type": "loaded", "pid", ...}
+    {"type": "calibrate"}                                   ->  {"type": "calibrating", "done"} and so on, then
+                                                                {"type": "calibrated", "calibration"}
+    {"type": "open", "num_blocks", "block_tokens", "seed"}  ->  {"type": "opened"}
+    {"type": "step", "batch", "new", "context"}             ->  {"type": "timed", "seconds", "linear", "attention"}
 
 As every worker it ends when stdin ends, ignores Ctrl-C and yields to others. What fails is told as {"type": "failed"}.
 """

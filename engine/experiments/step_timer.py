@@ -122,7 +122,8 @@ class _Stamps:
 def _fill(memory: torch.Tensor, seed: int) -> None:
     """Random numbers everywhere: a pattern, repeated, since drawing gigabytes takes longer than measuring."""
     flat = memory.view(-1)
-    pattern = torch.randn(min(_PATTERN, flat.numel()), generator=torch.Generator().manual_seed(seed)).to(memory.device, memory.dtype)
+    generator = torch.Generator().manual_seed(seed)
+    pattern = torch.randn(min(_PATTERN, flat.numel()), generator=generator).to(memory.device, memory.dtype)
     for start in range(0, flat.numel(), len(pattern)):
         piece = flat[start : start + len(pattern)]
         piece.copy_(pattern[: len(piece)])

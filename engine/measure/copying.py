@@ -50,7 +50,7 @@ def _ask(other: subprocess.Popen, ours: np.ndarray, number: int) -> float:
 
 
 def _shared_file(size: int):
-    """A file of that size without a name, in memory-backed storage where there is room, else in the folder for temporary files."""
+    """A file of that size without a name, in memory-backed storage where there is room, else where temporary files go."""
     for parent in ("/dev/shm", None):
         try:
             file = tempfile.TemporaryFile(dir=parent)

@@ -203,6 +203,8 @@ class Server:
                 job.begun = time.monotonic()
             self._report(job, "running", phase=phase, done=done, facts=facts)
 
+        if scenario.kind == ROOFLINE:
+            self._let_go()  # it has a process of its own, which wants the memory
         result = RUNNERS[job.request["kind"]](
             scenario,
             progress=progress,

@@ -11,8 +11,10 @@ from engine.experiments.roofline_scenario import RooflineScenario, roofline_for
 from engine.experiments.scenarios import scenario_for
 from engine.service import client, kinds
 from engine.service.estimate import Past, duration_s, work_of
-from engine.service.server import RUNNERS
+from engine.service.server import RUNNERS, Server, _Job
 from engine.service.store import Store
+from tests.service.test_server import StandIn, padded
+from tests.service.test_store import result as result_of
 
 SCENARIO = RooflineScenario((16,), (1, 2), (30,), model="random-tiny", device="cpu", dtype="float32", repeats=1)
 
@@ -74,6 +76,16 @@ def test_it_is_known_to_the_service():
     assert "roofline" in RUNNERS and kinds.scenario_of("roofline", SCENARIO.as_dict()) == SCENARIO
     assert not kinds.is_private(SCENARIO) and kinds.is_private(SCENARIO.changed({"model": "/my/model"}))
     assert kinds.device_key_here(SCENARIO) == kinds.device_key_here(scenario_for("quick", device="cpu", dtype="float32"))
+
+
+def test_workers_that_stand_ready_make_room(home, monkeypatch):
+    """Three of them beside it, each with its model, are more than a small machine has."""
+    stopped = []
+    monkeypatch.setitem(RUNNERS, "roofline", lambda scenario, **_: stopped.append(server._cluster) or result_of(padded("a"), SCENARIO))
+    server = Server(lambda record: None, Store())
+    ready = server._cluster = StandIn("one")
+    server._measure(_Job(padded("a"), {"kind": "roofline", "scenario": SCENARIO.as_dict()}))
+    assert ready.stopped and stopped == [None]
 
 
 def test_about_how_long():
