@@ -7,9 +7,9 @@ The texts are chapter 12.5 on long-context serving (A) and "two bottlenecks" (B)
 from __future__ import annotations
 
 from engine.claims import memory, prefill, roofline, schedules
-from engine.claims.claim import TEXTS, VERDICTS, Claim, Input, Line, Measurement, Reading, Source
+from engine.claims.claim import LESSONS, TEXTS, VERDICTS, Claim, Input, Line, Measurement, Reading, Source
 
-__all__ = ["TEXTS", "VERDICTS", "Claim", "Input", "Line", "Measurement", "Reading", "Source", "claims"]
+__all__ = ["LESSONS", "TEXTS", "VERDICTS", "Claim", "Input", "Line", "Measurement", "Reading", "Source", "claims"]
 
 _MAKERS = (*memory.CLAIMS, *prefill.CLAIMS, *roofline.CLAIMS, *schedules.CLAIMS)
 

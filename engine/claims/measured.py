@@ -54,7 +54,8 @@ def mean_and_worst(result: dict) -> Measurement | None:
 
 def throughput_of_schedules(result: dict) -> Measurement | None:
     """A14: output tokens a second with whole prompts and with chunks."""
-    whole, cut = (_spread_reading(label, _schedule(result, schedule), RATE, "tokens/s") for label, schedule in (("whole", "unified"), ("cut", "chunked")))
+    whole = _spread_reading("whole", _schedule(result, "unified"), RATE, "tokens/s")
+    cut = _spread_reading("cut", _schedule(result, "chunked"), RATE, "tokens/s")
     if not (whole and cut) or _metric(result, "chunked", "ttft_s") is None:
         return None
     return Measurement((whole, cut), _compared(cut, whole))
@@ -104,9 +105,7 @@ def price_of_chunks(result: dict) -> Measurement | None:
 
 def chunks_grow(result: dict) -> Measurement | None:
     """A6: the long prompt's first whole chunk against its last, and all of them against the first one n times."""
-    steps = _chunk_steps(result)
-    size = ((result.get("manifest") or {}).get("scenario") or {}).get("chunk_tokens")
-    full = [seconds for tokens, seconds in steps if tokens == size]
+    full = _chunk_steps(result, ((result.get("manifest") or {}).get("scenario") or {}).get("chunk_tokens"))
     if len(full) < 2 or not full[0] > 0:
         return None
     n, total = len(full), sum(full)
@@ -177,16 +176,12 @@ def _trace(result: dict) -> dict:
     return _schedule(result, "chunked").get("trace") or {}
 
 
-def _chunk_steps(result: dict) -> list[tuple[int, float]]:
-    """(prompt tokens, seconds) of every step that read a piece of the first long prompt, in order."""
+def _chunk_steps(result: dict, chunk_tokens: int | None) -> list[float]:
+    """Seconds of every step that read a whole chunk of the first long prompt, in order. (Its decodes are of one token.)"""
     trace = _trace(result)
-    requests = trace.get("requests") or []
-    wanted = next((at for at, request in enumerate(requests) if request["kind"] == "long"), None)
-    if wanted is None:
-        return []
-    end = requests[wanted]["prompt_tokens"]
-    pieces = ((s, start, tokens) for s in trace.get("steps") or [] for request, start, tokens in s["slices"] if request == wanted)
-    return [(tokens, s["end_s"] - s["begin_s"]) for s, start, tokens in pieces if start < end]
+    long = next((at for at, request in enumerate(trace.get("requests") or []) if request["kind"] == "long"), None)
+    steps = trace.get("steps") or []
+    return [s["end_s"] - s["begin_s"] for s in steps if any(r == long and n == chunk_tokens for r, _, n in s["slices"])]
 
 
 def _shared_steps(result: dict) -> list[float]:

@@ -106,8 +106,8 @@ def said(line: Line, words: Words) -> str:
 
 
 def _prose(text: str) -> str:
-    """A sentence in which no line ends between a number and its unit; here bytes, too, are counted one by one."""
-    return parts.prose(BYTES.sub("\u00a0", text))
+    """A sentence in which no line ends within a number or before its unit; here bytes, too, are counted one by one."""
+    return parts.prose(BYTES.sub("\u00a0", POWER.sub(NO_BREAK, text)))
 
 
 def _three(value: float) -> str:

@@ -4,7 +4,7 @@ from html import escape
 
 import streamlit as st
 
-from engine.claims import TEXTS, VERDICTS, claims
+from engine.claims import LESSONS, TEXTS, VERDICTS, claims
 from pages._ui import claim_card, parts, session
 from pages._ui import claims as shared
 
@@ -46,7 +46,8 @@ def one(known: dict) -> str | None:
 
 
 known = claims()
-lessons = tuple(dict.fromkeys(lesson for claim in known.values() for lesson in claim.lessons))
+verdicts = tuple(option for option in VERDICTS if any(claim.verdict == option for claim in known.values()))
+lessons = tuple(option for option in LESSONS if any(option in claim.lessons for claim in known.values()))
 st.html(
     f"<p class='lab-eyebrow'>{escape(words('page.eyebrow'))}</p><h1 class='lab-title'>{escape(words('page.title'))}</h1>"
     f"<p class='lab-lead'>{escape(words('page.lead'))}</p>"
@@ -57,7 +58,7 @@ if alone:
 else:
     with st.container(horizontal=True, gap="medium", key="lab-claims-filter"):
         text = choose("text", TEXTS, lambda option: words(f"text.{option}.name"))
-        verdict = choose("verdict", tuple(v for v in VERDICTS if any(c.verdict == v for c in known.values())), lambda v: words(f"verdict.{v}.name"))
+        verdict = choose("verdict", verdicts, lambda option: words(f"verdict.{option}.name"))
         lesson = choose("lesson", lessons, lambda option: words(f"nav.{option}"))
     chosen = [
         claim
