@@ -366,6 +366,19 @@ def test_sweeps(lab, tmp_path, arguments):
     assert_one_line(*lab("trace", result["run_id"], "--csv", "-"), "no traces")
 
 
+def test_a_wall(lab, tmp_path):
+    """From its name to three servings, whose traces can be exported; what never fits is one line, before anything starts."""
+    small = [*TINY, "--set", "count=6", "--set", "prompt_tokens_max=60", "--set", "output_tokens_max=24", "--set", "pool_tokens=160"]
+    code, out, err = lab("run", "wall", *small, "--set", "reserve_tokens=90", "--json", "out.json")
+    assert code == 0 and out == "", err
+    result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert result["kind"] == "wall" and list(result["schedules"]) == ["ample", "paged", "reserved"]
+    assert all(found["measured"] == [found["first_wave"]] for found in result["prediction"].values())
+    code, rows, _ = lab("trace", result["run_id"], "--csv", "-")
+    assert code == 0 and {row.split(",")[1] for row in rows.splitlines()[1:]} == {"ample", "paged", "reserved"}
+    assert_one_line(*lab("run", "wall", *small, "--set", "reserve_tokens=900", "--json", "out.json"), "Reserving 900 tokens")
+
+
 class TestOutput:
     """`trace` writes as `run` does, without the wait."""
 

@@ -15,7 +15,8 @@ from engine.measure.trace import Record
 def usage(trace: Record, block_tokens: int) -> dict[str, list]:
     """How the pool was used, as columns: at_s, blocks, tokens, running, waiting.
 
-    A row holds from its at_s, when a step begins, to that of the next row; the last row is the end, when all is free.
+    A row holds from its at_s, when a step begins, to that of the next row. The last row is the end, when all is free; of
+    a run that goes on, the end of what is known, as it was before.
     Running: admitted, and neither finished nor preempted since. Waiting: arrived, and neither running nor ended.
     """
     columns: dict[str, list] = {"at_s": [], "blocks": [], "tokens": [], "running": [], "waiting": []}
@@ -43,8 +44,9 @@ def usage(trace: Record, block_tokens: int) -> dict[str, list]:
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
     if trace["steps"]:
-        for column, value in zip(columns.values(), (trace["duration_s"], 0, 0, 0, 0), strict=True):
-            column.append(value)
+        over = all(request["status"] != "unfinished" for request in trace["requests"])
+        for name, column in columns.items():
+            column.append(trace["duration_s"] if name == "at_s" else 0 if over else column[-1])
     return columns
 
 

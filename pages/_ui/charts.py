@@ -49,11 +49,13 @@ class Axis:
 
 @dataclass(frozen=True)
 class Mark:
-    """A line across the figure with a word: a target, a threshold. ``across``: "x" stands upright at x, "y" lies at y."""
+    """A line across the figure with a word: a target, a threshold. ``across``: "x" stands upright at x, "y" lies at y.
+    ``roof``: the lines stay below one that lies, so its word stands above it, at the right."""
 
     text: str
     at: float
     across: str = "x"
+    roof: bool = False
 
 
 def lines(
@@ -180,15 +182,18 @@ def _draw_mark(layout: dict, mark: Mark, axis: Axis, colors: Palette) -> None:
         else {"yref": "y", "y0": mark.at, "y1": mark.at, "xref": "paper", "x0": 0, "x1": 1}
     )
     layout["shapes"].append(line | ends)
-    place = {"x": at, "xref": "x", "y": 0.02, "yref": "paper"} if upright else {"x": 0.01, "xref": "paper", "y": at, "yref": "y"}
+    if upright:
+        place = {"x": at, "xref": "x", "y": 0.02, "yref": "paper", "xanchor": "right" if late else "left", "yanchor": "bottom"}
+    elif mark.roof:
+        place = {"x": 0.99, "xref": "paper", "y": at, "yref": "y", "xanchor": "right", "yanchor": "bottom"}
+    else:  # at the left the lines of a chart are above its threshold
+        place = {"x": 0.01, "xref": "paper", "y": at, "yref": "y", "xanchor": "left", "yanchor": "top"}
     layout["annotations"].append(
         {
             "text": mark.text,
             "showarrow": False,
             "font": {"size": 12, "color": colors.muted},
             "bgcolor": colors.paper,
-            "xanchor": "right" if late else "left",
-            "yanchor": "bottom" if upright else "top",  # at the left the lines of a chart are above its threshold
             "xshift": (-5 if late else 5) if upright else 0,
             **place,
         }

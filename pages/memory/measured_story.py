@@ -115,7 +115,7 @@ def over_time(used: dict[str, dict], column: str, pool: int | None, words: Words
         if variant in used:
             x, y = stairs(used[variant]["at_s"], used[variant][column])
             series.append(charts.Series(words(f"schedule.{variant}.short"), x, y, style, markers=False))
-    marks = (charts.Mark(words("measured.pool_mark", blocks=fmt.count(pool)), pool, "y"),) if pool else ()
+    marks = (charts.Mark(words("measured.pool_mark", blocks=fmt.count(pool)), pool, "y", roof=True),) if pool else ()
     return charts.lines(
         series,
         charts.Axis(words("measured.axis_time"), fmt.seconds, fmt.tick),

@@ -44,6 +44,14 @@ def test_the_columns():
     }
 
 
+def test_a_run_that_goes_on():
+    """What is known of it by now must not look as if all had just ended."""
+    going = {**TRACE, "duration_s": 4.0, "steps": TRACE["steps"][:3], "kv": TRACE["kv"][:2], "events": TRACE["events"][:3]}
+    going["requests"] = [request(0.0, [2.0, 4.0], status="unfinished"), request(0.0, [3.0], status="unfinished"), TRACE["requests"][2]]
+    used = usage(going, 4)
+    assert used["at_s"] == [1.0, 2.0, 3.0, 4.0] and used["blocks"] == [2, 3, 3, 3] and used["running"][-1] == 2
+
+
 def test_waste_is_weighed_by_time():
     """Slots x seconds: 8 + 12 + 2 x 12 + 2 x 8 + 3 x 4 = 72; tokens x seconds: 6 + 9 + 22 + 16 + 12 = 65. A mean over
     rows would let many short steps count for more than a long one."""
