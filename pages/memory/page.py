@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages._ui import session
-from pages.memory import models, wall
+from pages.memory import details, measured, models, wall
 
 PARTS = ("wall", "measured", "models", "details")
 
@@ -19,12 +19,8 @@ for part, place in session.open_parts(PARTS, words):
         if part == "wall":
             wall.section(words)
         elif part == "measured":
-            from pages.memory import measured
-
             measured.section(words, colors, touch=touch)
         elif part == "models":
             models.section(words)
         else:
-            from pages.memory import details
-
             details.section(words)
