@@ -11,6 +11,8 @@ _READ_BYTES = {"cpu": 512 << 20, "cuda": 2 << 30}
 _CALLS = {"cpu": 2000, "cuda": 500}
 # Enough for a best of seven on what measures quickly; a slow machine still gets through in seconds.
 _ENOUGH_S = 0.4
+# A product that would take longer is left out: the smaller ones have reached the machine's rate by then.
+_LONGEST_PRODUCT_S = 0.8
 
 
 def best_seconds(work: Callable[[], object], synchronise: Callable[[], None], repeats: int = 7) -> float:
@@ -32,7 +34,8 @@ def best_seconds(work: Callable[[], object], synchronise: Callable[[], None], re
 
 
 def matmul_rates(device: str, dtype: str) -> list[dict]:
-    """[{"n", "flops_per_s"}]: the rate of square matrix products by size, 2 n^3 operations each.
+    """[{"n", "flops_per_s"}]: the rate of square matrix products by size, 2 n^3 operations each; sizes that this device
+    takes too long for are left out.
 
     By the quicker of torch's own product and the engine's (`engine.model.linear`): on a CPU they are different libraries,
     and either may be ahead.
@@ -51,6 +54,8 @@ def matmul_rates(device: str, dtype: str) -> list[dict]:
             products.append(lambda a=a, matrix=matrix: matrix(a))
         seconds = min(best_seconds(product, synchroniser(device)) for product in products)
         rates.append({"n": n, "flops_per_s": 2 * n**3 / seconds})
+        if 2**3 * seconds > _LONGEST_PRODUCT_S:  # the next one is twice as wide
+            break
     return rates
 
 

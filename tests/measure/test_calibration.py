@@ -145,6 +145,14 @@ def test_a_slow_machine_is_not_measured_for_minutes(monkeypatch):
     assert limits.best_seconds(lambda: work(0.001), lambda: None) == pytest.approx(0.001) and len(runs) == 8
 
 
+def test_sizes_that_take_too_long_are_left_out(monkeypatch):
+    """bf16 in software: the largest products alone would take half a minute."""
+    monkeypatch.setattr(limits, "_MATMUL_SIZES", {"cpu": (2, 4, 8, 16)})
+    for seconds, sizes in ((0.09, [2, 4, 8, 16]), (0.2, [2])):
+        monkeypatch.setattr(limits, "best_seconds", lambda *_, seconds=seconds: seconds)
+        assert [rate["n"] for rate in limits.matmul_rates("cpu", "float32")] == sizes
+
+
 def test_no_room_to_copy_is_a_figure_that_lacks(monkeypatch):
     """A container without shared memory can be calibrated in everything else."""
     monkeypatch.setattr(copying, "_shared_file", lambda size: (_ for _ in ()).throw(OSError("no room")))
