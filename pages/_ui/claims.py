@@ -24,8 +24,8 @@ def section(lesson: str, words: Words) -> None:
         return
     outcome.section(table("section.claims"))
     st.html(f"<p class='lab-note'>{escape(table('section.claims_what'))}</p>{claim_card.rows(found, table)}")
-    target = st.session_state["pages"]["claims"]
-    st.page_link(target, label=table("section.claims_all"), query_params={"lang": words.lang, "lesson": lesson})
+    if pages := st.session_state.get("pages"):  # the router's table
+        st.page_link(pages["claims"], label=table("section.claims_all"), query_params={"lang": words.lang, "lesson": lesson})
 
 
 def measurements(claim: Claim, results: dict[str, dict]) -> list[tuple[dict, Measurement]]:

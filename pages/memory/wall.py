@@ -11,7 +11,7 @@ from engine.errors import LabError
 from engine.formulas.kv import KV_DTYPES
 from engine.profiles import ModelProfile
 from engine.profiles.hf_config import parse_config, profile_from_config
-from pages._ui import errors, fmt, outcome, parts, script, session
+from pages._ui import errors, fmt, outcome, parts, script
 from pages._ui.words import Words
 from pages.memory import calculator, choices
 from pages.memory.calculator import Choice
