@@ -35,7 +35,7 @@ LIMIT_S = 600
 # is busy with something else, repeats are what is left out: each of them may take this long, over all steps.
 ONCE_S = 0.5
 WARM_UP_BELOW_S = 0.25
-REPEAT_S = 6.0
+REPEAT_S = 4.0
 _SHORTEST_WAIT_S = 0.2
 _SILENCE_S = 300
 # Rates below those of any machine that people run this on, operations and bytes per second; per thread on a CPU. Of what a
