@@ -62,6 +62,8 @@ def test_the_headline_follows_the_numbers():
     assert said(result(paged={"preemptions": 1}))[2] == "preempted_one"
     assert said(result(paged={"preemptions": 0}))[2] == "nobody_preempted"
     assert said(result(pool=8)) == ["no_wall", "waste"]
+    assert said(result(reserved={"tpot_p50_s": 0.5})) == ["waste", "waiting", "each", "preempted"]
+    assert "each" not in said(result(reserved={"tpot_p50_s": 1.5})) + said(result(reserved={"tpot_p50_s": 0.99}))
 
 
 def test_a_price_that_is_lost_in_noise_is_not_claimed():
@@ -140,6 +142,7 @@ def test_every_sentence_has_words_in_both_languages(lang):
     cases = [
         result(), result(pool=8), result(reserved={"waste_mean": 0.05}), result(reserved={"running_most": 2, "throughput_tokens_per_s": 80.0}),
         result(paged={"preemptions": 1}, reserved={"ttft_p50_s": 2.0, "throughput_tokens_per_s": 80.0}), result(paged={"preemptions": 0}),
+        result(reserved={"tpot_p50_s": 0.5}),
     ]  # fmt: skip
     for found in cases:
         for key, facts in [*story.headline(found), *story.sums(found)]:
