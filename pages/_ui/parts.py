@@ -85,7 +85,7 @@ def metrics_table(lines: list[Line], words: Words) -> str:
         cells = ""
         for cell in line.cells:
             spread = ""
-            if cell.low and cell.high:
+            if cell.low and cell.high and cell.low != cell.high:
                 spread = f"<small>{escape(words('board.spread', low=cell.low, high=cell.high))}</small>"
             of = escape(words(f"schedule.{cell.schedule}.short"), quote=True)
             cells += f"<td data-of='{of}'{' class=lab-best' if cell.best else ''}>{escape(cell.text)}{_pill(words) if cell.best else ''}{spread}</td>"
