@@ -22,7 +22,16 @@ from engine.serving.cluster import Cluster
 from engine.serving.deployment import Deployment
 
 SCHEDULE = "unified"
-_KEPT = ("throughput_tokens_per_s", "makespan_s", "preemptions", "tpot_p50_s", "itl_max_s", "kv_peak_bytes", "kv_capacity_bytes", "output_tokens")
+_KEPT = (
+    "throughput_tokens_per_s",
+    "makespan_s",
+    "preemptions",
+    "tpot_p50_s",
+    "itl_max_s",
+    "kv_peak_bytes",
+    "kv_capacity_bytes",
+    "output_tokens",
+)
 
 
 def run_wall(
@@ -80,9 +89,9 @@ def _plans(scenario: WallScenario, setup: Setup) -> dict[str, Plan]:
     try:
         plan = plan_for(scenario.base, setup)
     except LabError as error:
-        if str(error.facts.get("kind", "")).startswith(REQUEST):
-            error = LabError(error.code, **{**error.facts, "kind": REQUEST})
-        raise error
+        if not str(error.facts.get("kind", "")).startswith(REQUEST):
+            raise
+        raise LabError(error.code, **{**error.facts, "kind": REQUEST}) from error
     paged = replace(plan, requests=tuple({**r, "id": r["kind"], "kind": REQUEST} for r in plan.requests))
     blocks = scenario.pool_tokens // setup.block_tokens
     if not blocks:

@@ -23,7 +23,7 @@ def usage(trace: Record, block_tokens: int) -> dict[str, list]:
     held: dict[int, int] = {}
     running: set[int] = set()
     ended = _ends(trace)
-    coming = {i: r["arrival_s"] for i, r in enumerate(trace["requests"]) if r["arrival_s"] is not None and r["status"] != "refused"}
+    served = {i: r for i, r in enumerate(trace["requests"]) if r["arrival_s"] is not None and r["status"] != "refused"}
     events = [event for event in trace["events"] if event["type"] in ("admitted", "preempted")]
     kv, owned = list(trace["kv"]), 0
     for step in trace["steps"]:
@@ -39,7 +39,7 @@ def usage(trace: Record, block_tokens: int) -> dict[str, list]:
         held = {index: tokens for index, tokens in held.items() if index not in done}
         for index, start, length in step["slices"]:
             held[index] = start + length
-        arrived = {i for i, arrival_s in coming.items() if arrival_s <= begin}
+        arrived = {i for i, request in served.items() if request["arrival_s"] <= begin}
         row = (begin, owned, sum(held.values()), len(running), len(arrived - running - done))
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)

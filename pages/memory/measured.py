@@ -16,7 +16,16 @@ from pages.memory import measured_story as story
 
 SLOT = "wall"
 PHASES = ("queued", "starting-workers", "measuring")
-FIELDS = ("count", "pool_tokens", "reserve_tokens", "prompt_tokens_min", "prompt_tokens_max", "seed", "output_tokens_min", "output_tokens_max")
+FIELDS = (
+    "count",
+    "pool_tokens",
+    "reserve_tokens",
+    "prompt_tokens_min",
+    "prompt_tokens_max",
+    "seed",
+    "output_tokens_min",
+    "output_tokens_max",
+)
 LIVE_S = 1.5
 
 
@@ -110,11 +119,13 @@ def _show(result: dict, src: str, choices: list[str], words: Words, colors: Pale
     outcome.source_row(result, WallScenario, words, SLOT, choices)
     outcome.disturbed(result, words)
     first, *rest = [words(key, **facts) for key, facts in story.headline(result)]
-    st.html(f"<p class='lab-headline'>{parts.prose(first)}</p>" + "".join(f"<p class='lab-said'>{parts.prose(text)}</p>" for text in rest))
+    more = "".join(f"<p class='lab-said'>{parts.prose(text)}</p>" for text in rest)
+    st.html(f"<p class='lab-headline'>{parts.prose(first)}</p>{more}")
     _figures(result, words, colors, touch)
     outcome.section(words("measured.section_prediction"))
     said = "".join(f"<p class='lab-said'>{parts.prose(words(key, **facts))}</p>" for key, facts in story.sums(result))
-    st.html(f"<div class='lab-source'>{parts.badge('computed', words)}<span>{escape(words('measured.formula'))}</span></div>{said}")
+    how = f"{parts.badge('computed', words)}<span>{escape(words('measured.formula'))}</span>"
+    st.html(f"<div class='lab-source'>{how}</div>{said}")
     st.html(parts.plain_table(*story.prediction(result, words), words("measured.section_prediction")))
     outcome.section(words("measured.section_metrics"))
     st.html(parts.metrics_table(story.lines(result), words))
@@ -126,8 +137,9 @@ def _show(result: dict, src: str, choices: list[str], words: Words, colors: Pale
 
 def _figures(result: dict, words: Words, colors: Palette, touch: bool) -> None:
     used = {variant: entry["usage"] for variant, entry in result["schedules"].items()}
+    pool = result["prediction"][PAGED]["blocks"]
     outcome.section(words("measured.section_blocks"))
-    _chart(story.over_time(used, "blocks", result["prediction"][PAGED]["blocks"], words, colors, touch), story.alt(result, "blocks", words), "wall-blocks")
+    _chart(story.over_time(used, "blocks", pool, words, colors, touch), story.alt(result, "blocks", words), "wall-blocks")
     outcome.section(words("measured.section_slots"))
     chosen = st.segmented_control(
         words("measured.choose"),

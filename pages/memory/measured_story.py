@@ -52,7 +52,8 @@ def headline(result: dict) -> list[Sentence]:
     if pool["blocks"] >= result["prediction"][AMPLE]["blocks"]:
         facts = {"blocks": fmt.count(pool["blocks"]), "most": fmt.count(ample["blocks_most"])}
         return [("measured.no_wall", facts), _waste(result, paged, reserved)]
-    return [_waste(result, paged, reserved), _waiting(result, ample, paged, reserved), *_each(result, paged, reserved), _preempted(paged)]
+    found = [_waste(result, paged, reserved), _waiting(result, ample, paged, reserved)]
+    return [*found, *_each(result, paged, reserved), _preempted(paged)]
 
 
 def _waste(result: dict, paged: dict, reserved: dict) -> Sentence:
@@ -139,8 +140,12 @@ def slots(result: dict, variant: str, words: Words, colors: Palette, touch: bool
     used, size = result["schedules"][variant]["usage"], result["prediction"][variant]["block_tokens"]
     owned = stairs(used["at_s"], [blocks * size for blocks in used["blocks"]])
     held = stairs(used["at_s"], used["tokens"])
+    series = [
+        charts.Series(words("measured.owned"), *owned, 4, markers=False),
+        charts.Series(words("measured.held"), *held, 0, markers=False),
+    ]
     return charts.lines(
-        [charts.Series(words("measured.owned"), *owned, 4, markers=False), charts.Series(words("measured.held"), *held, 0, markers=False)],
+        series,
         charts.Axis(words("measured.axis_time"), fmt.seconds, fmt.tick),
         charts.Axis(words("measured.axis_slots")),
         colors,
@@ -231,9 +236,7 @@ def sums(result: dict) -> list[Sentence]:
     for variant in (PAGED, RESERVED):
         pool = result["prediction"][variant]
         n, size, reserve = pool["first_wave"], pool["block_tokens"], pool["reserve_tokens"]
-        needs = [
-            blocks_for(tokens_to_admit(r["prompt_tokens"], r["prompt_tokens"] + r["output_tokens"] - 1, reserve), size) for r in requests
-        ]
+        needs = [_blocks_to_start(request, reserve, size) for request in requests]
         facts = {
             "n": fmt.count(n),
             "sum": " + ".join(str(blocks) for blocks in needs[:n]),
@@ -246,3 +249,8 @@ def sums(result: dict) -> list[Sentence]:
         found.append((f"measured.sum_{variant}" if ended else f"measured.sum_{variant}_all", facts))
     exact = all(set(pool["measured"]) == {pool["first_wave"]} for pool in result["prediction"].values())
     return [*found, ("measured.exact" if exact else "measured.inexact", {})]
+
+
+def _blocks_to_start(request: dict, reserve: int, size: int) -> int:
+    prompt, most = request["prompt_tokens"], request["prompt_tokens"] + request["output_tokens"] - 1
+    return blocks_for(tokens_to_admit(prompt, most, reserve), size)

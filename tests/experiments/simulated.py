@@ -6,10 +6,14 @@ from tests.serving.simulation import World
 
 
 class Simulated:
-    """A cluster whose workers are the simulation. `change(schedule, records)` may alter what they report."""
+    """A cluster whose workers are the simulation. `change(schedule, records)` may alter what they report.
 
-    def __init__(self, change=lambda schedule, records: records):
+    delay_ns: how long a message may be under way; with 0, requests that come at once are seen at once.
+    """
+
+    def __init__(self, change=lambda schedule, records: records, delay_ns=50):
         self.change = change
+        self.delay_ns = delay_ns
         self.served, self.settings, self.groups, self.stopped = [], [], None, False
         self.facts = {name: {"clock_offset_ns": 0} for name in ("engine-0", "prefill-0", "decode-0")}
 
@@ -25,7 +29,7 @@ class Simulated:
         world = World(
             settings.schedule, [(int(a.at_s * 1000), a.request) for a in arrivals], blocks=settings.entry_blocks, block_tokens=settings.block_tokens,
             chunk=settings.chunk_tokens, limits=Limits(settings.max_batch_requests, settings.max_prefill_tokens, settings.reserve_tokens), seed=len(self.served),
-            lease_ns=10**9, layerwise=settings.layerwise,
+            lease_ns=10**9, layerwise=settings.layerwise, delay_ns=self.delay_ns,
         )  # fmt: skip
         records = self.change(settings.schedule, world.run().records)
         for record in records:

@@ -81,6 +81,19 @@ def test_the_first_wave_is_predicted_exactly(seed):
     assert result["prediction"][PAGED]["first_wave"] >= result["prediction"][RESERVED]["first_wave"]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_first_wave_of_prompts_alone(seed):
+    """One output token each: nothing is decoded, and the first step that is over gives its blocks back."""
+    scenario = WALL.changed({"seed": seed, "count": 20, "output_tokens_min": 1, "output_tokens_max": 1, "max_prefill_tokens": 2000})
+    result = run(scenario, Simulated(delay_ns=0))
+    prompts, outputs = zip(*scenario.lengths)
+    for variant, reserve in ((PAGED, 0), (RESERVED, 100)):
+        assert result["prediction"][variant]["measured"] == [first_wave(prompts, outputs, 16, 16, 64, reserve)]
+        assert result["prediction"][variant]["measured"] == [result["prediction"][variant]["first_wave"]]
+    assert result["schedules"][PAGED]["metrics"]["tpot_p50_s"] is None and result["schedules"][PAGED]["metrics"]["preemptions"] == 0
+    json.dumps(result, allow_nan=False)
+
+
 def test_what_each_variant_did():
     """Reserving wastes blocks, runs fewer and preempts nobody; paging wastes part of a last block and may preempt."""
     result = run(WALL.changed({"count": 20}))
