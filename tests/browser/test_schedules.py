@@ -208,7 +208,7 @@ def test_the_navigation_leads_everywhere_and_keeps_the_language(visit):
         page = watched.open("/?lang=ko")
         if phone:
             page.locator("[data-testid=stExpandSidebarButton]").click()
-        page.get_by_role("link", name="스케줄 비교").click()
+        page.locator("[data-testid=stSidebarNavLink], [data-testid=stTopNavLink]").get_by_text("스케줄 비교").click()
         watched.see("긴 프롬프트 하나, 여러 채팅, 세 가지 스케줄")
         watched.settle()
         assert "/schedules" in page.url and "lang=ko" in page.url
