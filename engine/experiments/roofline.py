@@ -7,15 +7,14 @@ the times mean are decided here, without torch.
                     possible: K and V that fit a cache are read quicker than the roof, which is that of memory, allows
 """
 
-import queue
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
 
 from engine.errors import LabError
+from engine.experiments.child import Child, load_record, started
 from engine.experiments.manifest import FORMAT, begin, origin
 from engine.experiments.measuring import OnRecord, Progress, no_progress
 from engine.experiments.plan import Ground, ground
@@ -25,9 +24,7 @@ from engine.formulas import roofline as formulas
 from engine.kv.blocks import blocks_for
 from engine.lock import device_lock
 from engine.measure import calibration, disturbance
-from engine.serving.cluster import Cancelled
 from engine.serving.deployment import WorkerSpec
-from engine.serving.process import WorkerProcess
 
 MODULE = "engine.experiments.roofline_worker"
 LIMIT_S = 600
@@ -36,8 +33,6 @@ LIMIT_S = 600
 ONCE_S = 0.5
 WARM_UP_BELOW_S = 0.25
 REPEAT_S = 4.0
-_SHORTEST_WAIT_S = 0.2
-_SILENCE_S = 300
 # Rates below those of any machine that people run this on, operations and bytes per second; per thread on a CPU. Of what a
 # device was calibrated to do, a step reaches this share at least.
 _SLOW = {"cpu": (10e9, 4e9), "gpu": (5e12, 200e9)}
@@ -96,8 +91,8 @@ def run_roofline(
     ):
         begun = begin()
         progress("starting-workers", 0.0)
-        with _started(plan.worker, cancelled) as child:
-            facts = child.ask(_load(plan), "loaded")
+        with started(MODULE, plan.worker, cancelled) as child:
+            facts = child.ask(load_record(setup, plan.worker), "loaded")
             roof = child.ask({"type": "calibrate"}, "calibrated", lambda r: progress("calibrating", r["done"]))["calibration"]
             pool = {"num_blocks": plan.num_blocks, "block_tokens": setup.block_tokens}
             child.ask({"type": "open", **pool, "seed": scenario.seed}, "opened")
@@ -179,7 +174,7 @@ def _refuse(setup: Ground, scenario: RooflineScenario, total_blocks: int) -> Non
     raise LabError("request-never-fits", tokens=tokens, **facts)
 
 
-def _measure(plan: RooflinePlan, child: "_Child", pid: int, scenario: RooflineScenario, roof: dict, progress: Progress):
+def _measure(plan: RooflinePlan, child: Child, pid: int, scenario: RooflineScenario, roof: dict, progress: Progress):
     """{step: times of each repeat}, the names of the steps as they were measured, and how much each repeat was disturbed."""
     runs: dict[Step, list[dict]] = {step: [] for step in plan.steps}
     order, judged = [], []
@@ -263,53 +258,3 @@ def _shuffled(steps: tuple[Step, ...], seed: int, repeat: int) -> list[Step]:
     order = list(steps)
     random.Random(f"{seed} {repeat}").shuffle(order)
     return order
-
-
-def _load(plan: RooflinePlan) -> dict:
-    worker, deployment = plan.worker, plan.setup.deployment
-    settings = {"model": deployment.model, "dtype": deployment.dtype, "device": worker.device}
-    return {"type": "load", **settings, "threads": worker.threads, "cores": list(worker.cores)}
-
-
-@contextmanager
-def _started(spec: WorkerSpec, cancelled: Callable[[], bool]) -> Iterator["_Child"]:
-    """The measuring process; whatever happens, it is gone afterwards."""
-    child = _Child(spec, cancelled)
-    try:
-        yield child
-    finally:
-        child.process.kill()
-
-
-class _Child:
-    """Asks the measuring process for one thing after another."""
-
-    def __init__(self, spec: WorkerSpec, cancelled: Callable[[], bool]) -> None:
-        self.cancelled = cancelled
-        self.events: queue.SimpleQueue[tuple[str, dict | None]] = queue.SimpleQueue()
-        self.process = WorkerProcess(spec, self.events, MODULE)
-
-    def ask(self, record: dict, wanted: str, on_other: Callable[[dict], None] = lambda record: None) -> dict:
-        """Its answer of the wanted type; others on the way go to `on_other`.
-
-        Raises Cancelled, the error that it tells, LabError("worker-died") or LabError("worker-silent").
-        """
-        self.process.send(record)
-        silent_s = 0.0
-        while silent_s < _SILENCE_S:
-            if self.cancelled():
-                raise Cancelled
-            try:
-                _, answer = self.events.get(timeout=_SHORTEST_WAIT_S)
-            except queue.Empty:
-                silent_s += _SHORTEST_WAIT_S
-                continue
-            silent_s = 0.0
-            if answer is None:
-                raise self.process.died()
-            if answer["type"] == "failed":
-                raise LabError(answer["error"]["code"], **answer["error"]["facts"])
-            if answer["type"] == wanted:
-                return answer
-            on_other(answer)
-        raise LabError("worker-silent", workers=self.process.spec.name, seconds=_SILENCE_S)

@@ -49,10 +49,10 @@ class Desk:
     def __init__(self, monkeypatch):
         self.asked, self.opened, self.ended = [], None, False
         self.seconds = lambda step, number: 0.3 + 0.01 * number
-        monkeypatch.setattr(roofline, "_started", self.started)
+        monkeypatch.setattr(roofline, "started", self.started)
 
     @contextmanager
-    def started(self, spec, cancelled):
+    def started(self, module, spec, cancelled):
         self.cancelled = cancelled
         try:
             yield self
@@ -230,41 +230,6 @@ def test_cancelling_gives_the_device_back(desk):
     with pytest.raises(Cancelled):
         run_roofline(SMALL, cancelled=lambda: len(desk.asked) > 3)
     assert desk.ended
-    with device_lock("cpu", "next", wait=False):
-        pass
-
-
-class Process:
-    """Stands in for `WorkerProcess`: answers with the records of a script, one list per question."""
-
-    script: list = []
-
-    def __init__(self, spec, events, module):
-        self.spec, self.events, self.module, self.killed = spec, events, module, False
-
-    def send(self, record):
-        for answer in self.script.pop(0):
-            self.events.put((self.spec.name, answer))
-
-    def died(self):
-        return LabError("worker-died", worker=self.spec.name, exit="signal 9", last_words="")
-
-    def kill(self):
-        self.killed = True
-
-
-FAILED = {"type": "failed", "error": LabError("kv-memory", bytes=5, why="no").as_dict()}
-
-
-@pytest.mark.parametrize("answers, code", [([FAILED], "kv-memory"), ([None], "worker-died"), ([], "worker-silent"), ([{"type": "other"}, None], "worker-died")])
-def test_a_process_that_fails_dies_or_says_nothing_is_told(monkeypatch, answers, code):
-    """Otherwise its job waits for ever."""
-    monkeypatch.setattr(Process, "script", [list(answers)])
-    monkeypatch.setattr(roofline, "WorkerProcess", Process)
-    monkeypatch.setattr(roofline, "_SILENCE_S", 0.5)
-    with pytest.raises(LabError) as caught:
-        run_roofline(SMALL)
-    assert caught.value.code == code
     with device_lock("cpu", "next", wait=False):
         pass
 

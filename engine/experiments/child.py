@@ -1,0 +1,117 @@
+"""A process of an experiment's own: it has torch and the model, and a runner without torch asks it for one thing after another.
+
+The runner:
+
+    with started(MODULE, spec, cancelled) as child:
+        facts = child.ask(load_record(setup, spec), "loaded")
+        answer = child.ask({"type": "count", "upto": 3}, "counted", on_other=lambda record: ...)
+
+The process, `python -m MODULE`: a `Desk` with one method for each type of record; the record's other fields are its
+arguments, what it returns is the answer, and on the way it may tell more by `self.tell`:
+
+    class _Counter(Desk):
+        def count(self, upto: int) -> dict:
+            self.tell({"type": "counting", "done": 0.5})
+            return {"type": "counted", "sum": sum(range(upto))}
+
+    if __name__ == "__main__":
+        serve(_Counter)
+
+As every worker it ends when its stdin ends, ignores Ctrl-C, yields to others and computes with the threads and on the cores
+that its spec names. What fails in it is told as {"type": "failed"} and raised here. Nothing at module level loads torch.
+"""
+
+import queue
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from engine.errors import LabError
+from engine.experiments.plan import Ground
+from engine.serving.cluster import Cancelled
+from engine.serving.deployment import WorkerSpec
+from engine.serving.process import WorkerProcess
+from engine.serving.worker import Pipe, Worker
+
+_SHORTEST_WAIT_S = 0.2
+_SILENCE_S = 300
+
+
+@contextmanager
+def started(module: str, spec: WorkerSpec, cancelled: Callable[[], bool]) -> Iterator["Child"]:
+    """The process; whatever happens, it is gone afterwards."""
+    child = Child(module, spec, cancelled)
+    try:
+        yield child
+    finally:
+        child.process.kill()
+
+
+def load_record(setup: Ground, spec: WorkerSpec) -> dict:
+    """What a `Desk` loads; its answer "loaded" has pid, load_s (seconds), threads, torch and device_name."""
+    settings = {"model": setup.deployment.model, "dtype": setup.deployment.dtype, "device": spec.device}
+    return {"type": "load", **settings, "threads": spec.threads, "cores": list(spec.cores)}
+
+
+class Child:
+    """The process as its runner sees it."""
+
+    def __init__(self, module: str, spec: WorkerSpec, cancelled: Callable[[], bool]) -> None:
+        self.cancelled = cancelled
+        self.events: queue.SimpleQueue[tuple[str, dict | None]] = queue.SimpleQueue()
+        self.process = WorkerProcess(spec, self.events, module)
+
+    def ask(self, record: dict, wanted: str, on_other: Callable[[dict], None] = lambda record: None) -> dict:
+        """Its answer of the wanted type; others on the way go to `on_other`.
+
+        Raises Cancelled, the error that it tells, LabError("worker-died"), or LabError("worker-silent") if it says nothing
+        for minutes: a long computation tells how far it is.
+        """
+        self.process.send(record)
+        silent_s = 0.0
+        while silent_s < _SILENCE_S:
+            if self.cancelled():
+                raise Cancelled
+            try:
+                _, answer = self.events.get(timeout=_SHORTEST_WAIT_S)
+            except queue.Empty:
+                silent_s += _SHORTEST_WAIT_S
+                continue
+            silent_s = 0.0
+            if answer is None:
+                raise self.process.died()
+            if answer["type"] == "failed":
+                raise LabError(answer["error"]["code"], **answer["error"]["facts"])
+            if answer["type"] == wanted:
+                return answer
+            on_other(answer)
+        raise LabError("worker-silent", workers=self.process.spec.name, seconds=_SILENCE_S)
+
+
+class Desk:
+    """The process as it sees itself: the loaded model (`self.worker`), and a method for each type of record."""
+
+    def __init__(self, tell: Callable[[dict], None]) -> None:
+        self.tell = tell
+
+    def load(self, **settings) -> dict:
+        self.worker = Worker(settings)
+        return {"type": "loaded", **self.worker.describe()}
+
+
+def serve(desk_class: type[Desk]) -> None:
+    """The main function of such a process: answers until its stdin ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe = Pipe()
+    desk = desk_class(pipe.write)
+    while True:
+        record = pipe.inbox.get()
+        try:
+            pipe.write(getattr(desk, record.pop("type"))(**record))
+        except LabError as error:
+            pipe.write({"type": "failed", "error": error.as_dict()})
+        except Exception as error:  # a bug must reach the user as a failed job, never as a silent worker
+            traceback.print_exc()
+            why = f"{type(error).__name__}: {error}"
+            pipe.write({"type": "failed", "error": LabError("worker-error", why=why).as_dict()})
