@@ -18,13 +18,10 @@ from engine.experiments.scenarios import (
     workloads,
 )
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel
+from pages._ui import errors, history, outcome, parts, run_panel, texts
 from pages._ui.words import Words, field_label
 
 MIB = 2**20
-TEXTS = ("kjv", "pydoc", "korean")
-OWN = "own"
-MOST_TYPED_CHARACTERS = 200_000
 
 
 def panel(words: Words, shown: dict | None = None) -> None:
@@ -55,14 +52,14 @@ def panel(words: Words, shown: dict | None = None) -> None:
             with st.popover(words("run.numbers")):
                 start = SchedulesScenario.from_dict(shown) if shown and shown["workload"] == workload else base
                 values = _numbers(start, words, f"{workload}-{device['class']}")
-                if values["text"] == OWN:
-                    own = _own_text(words)
+                if values["text"] == texts.OWN:
+                    own = texts.own(words)
             place = st.container(width="content")
             history.popover("schedules", words, titles)
             about = f"{escape(summaries[workload])} {escape(outcome.device_line(device, words))}"
             st.html(f"<p class='lab-note lab-beside'>{about}</p>", width="stretch")
         try:
-            if values["text"] == OWN:
+            if values["text"] == texts.OWN:
                 values["text"] = client.keep_text(*own)
             scenario = base.changed({**values, "repeats": times})
         except LabError as error:
@@ -113,25 +110,8 @@ def _numbers(begin: SchedulesScenario, words: Words, key: str) -> dict:
         key=f"transfer-{key}",
         persist_state="session",
     )
-    names = (*(() if begin.text in TEXTS else (begin.text,)), *TEXTS, OWN)
-    values["text"] = next(cells).selectbox(
-        words("run.text"),
-        names,
-        index=names.index(begin.text),
-        key=f"text-{key}",
-        persist_state="session",
-        help=words("run.help_text"),
-        format_func=lambda t: words("run.text_shown") if t not in (*TEXTS, OWN) else words(f"run.text_{t}"),
-    )
+    values["text"] = texts.choose(next(cells), begin.text, words, f"text-{key}")
     return values
-
-
-def _own_text(words: Words) -> tuple[bytes, str]:
-    """A text of the reader's own, typed or from a file: its bytes and a name for messages. The file wins."""
-    typed = st.text_area(words("run.own"), key="own-text", max_chars=MOST_TYPED_CHARACTERS, height=140, persist_state="session")
-    file = st.file_uploader(words("run.own_file"), type=["txt", "md"], key="own-file")
-    st.html(f"<p class='lab-note'>{escape(words('run.own_note'))}</p>")
-    return (file.getvalue(), file.name) if file else (typed.encode("utf-8", "replace"), words("run.text_own"))
 
 
 def _cells():
