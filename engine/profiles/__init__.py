@@ -1,4 +1,4 @@
-"""Models, devices and links as published, one TOML file each in `profiles/`, every number with its source. No torch.
+"""Models, devices, links and tables of papers as published, one TOML file each in `profiles/`, all with sources. No torch.
 
 They are for computing with what is not here; what is here is measured instead.
 """
@@ -10,9 +10,23 @@ from engine.errors import LabError
 from engine.profiles.devices import DeviceProfile, device_of
 from engine.profiles.links import LinkProfile, link_of
 from engine.profiles.models import ModelProfile, model_of
+from engine.profiles.published import PublishedTable, table_of
 from engine.profiles.read import read_all
 
-__all__ = ["DeviceProfile", "LinkProfile", "ModelProfile", "device", "devices", "link", "links", "model", "models"]
+__all__ = [
+    "DeviceProfile",
+    "LinkProfile",
+    "ModelProfile",
+    "PublishedTable",
+    "device",
+    "devices",
+    "link",
+    "links",
+    "model",
+    "models",
+    "table",
+    "tables",
+]
 
 PROFILES_DIR = Path(__file__).resolve().parents[2] / "profiles"
 
@@ -35,6 +49,12 @@ def links() -> dict[str, LinkProfile]:
     return read_all(PROFILES_DIR / "links", link_of, lambda link: -link.bytes_per_s)
 
 
+@cache
+def tables() -> dict[str, PublishedTable]:
+    """All tables of papers by name, in the order of their names. Raises LabError("profile-broken")."""
+    return read_all(PROFILES_DIR / "published", table_of, lambda table: table.name)
+
+
 def model(name: str) -> ModelProfile:
     """Raises LabError("profile-unknown" or "profile-broken")."""
     return _named(models(), name)
@@ -48,6 +68,11 @@ def device(name: str) -> DeviceProfile:
 def link(name: str) -> LinkProfile:
     """Raises LabError("profile-unknown" or "profile-broken")."""
     return _named(links(), name)
+
+
+def table(name: str) -> PublishedTable:
+    """Raises LabError("profile-unknown" or "profile-broken")."""
+    return _named(tables(), name)
 
 
 def _named(known: dict, name: str):
