@@ -12,7 +12,6 @@ from functools import cache
 
 import torch
 from torch.nn import functional as F
-from torch.nn.attention.bias import causal_lower_right
 
 # Query rows of all heads of a group that are multiplied at once: enough to feed
 # the matrix units, few enough that their scores stay in the processor's cache.
@@ -36,6 +35,8 @@ def causal_attention(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, 
         return blockwise_attention(q, keys, values, start)
     mask = None
     if start and q.device.type == "cuda":
+        from torch.nn.attention.bias import causal_lower_right  # here: it brings torch.compile, a second of imports
+
         mask = causal_lower_right(n, start + n)
     elif start:
         seen = torch.arange(start + n, device=q.device)
