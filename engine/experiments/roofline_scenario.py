@@ -5,22 +5,22 @@ The file of `profiles/rooflines/` is the preset for each device class.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from engine.errors import LabError
-from engine.experiments.scenarios import (
-    DEVICES,
-    DTYPES,
-    MAX_TOTAL_TOKENS,
-    Workload,
+from engine.experiments.scenarios import DEVICES, DTYPES, MAX_TOTAL_TOKENS, Workload, chosen_preset, load_presets
+from engine.experiments.settings import (
+    check_choice,
+    check_names,
     check_number,
-    chosen_preset,
+    check_word,
+    from_record,
     key_of,
-    load_presets,
-    short,
+    names_of,
+    wrong,
 )
 
 ROOFLINES_DIR = Path(__file__).resolve().parents[2] / "profiles" / "rooflines"
@@ -87,16 +87,14 @@ class RooflineScenario:
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():
             check_number(name, getattr(self, name), low, high, whole=True)
-        for name, known in (("device", DEVICES), ("dtype", DTYPES)):
-            if getattr(self, name) not in known:
-                raise _wrong(name, getattr(self, name), " | ".join(known))
-        if not isinstance(self.model, str) or not self.model.strip():
-            raise _wrong("model", self.model, "a name")
+        check_choice("device", self.device, DEVICES)
+        check_choice("dtype", self.dtype, DTYPES)
+        check_word("model", self.model)
         for name, highest in _LISTS.items():
             self._check_list(name, getattr(self, name), highest)
         if not 1 <= len(self.steps) <= MOST_POINTS:
             expected = f"such that there are 1 to {MOST_POINTS} steps, prefills included"
-            raise _wrong("decode_batches", self.decode_batches, expected)
+            raise wrong("decode_batches", self.decode_batches, expected)
         if self.total_tokens > MAX_TOTAL_TOKENS:
             raise LabError("scenario-too-much", tokens=self.total_tokens, limit=MAX_TOTAL_TOKENS)
 
@@ -105,7 +103,7 @@ class RooflineScenario:
         known = isinstance(values, tuple) and len(values) <= MOST_VALUES
         whole = known and all(isinstance(value, int) and not isinstance(value, bool) for value in values)
         if not whole or len(set(values)) < len(values) or not all(1 <= value <= highest for value in values):
-            raise _wrong(name, values, f"up to {MOST_VALUES} different whole numbers from 1 to {highest}")
+            raise wrong(name, values, f"up to {MOST_VALUES} different whole numbers from 1 to {highest}")
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -126,13 +124,7 @@ class RooflineScenario:
     @classmethod
     def from_dict(cls, record: Mapping) -> "RooflineScenario":
         """Raises LabError("scenario-field" or "scenario-value") for anything that is not such a scenario."""
-        if not isinstance(record, Mapping):
-            raise _wrong("scenario", record, "a table of settings")
-        _check_names(record)
-        try:
-            return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
-        except TypeError as error:
-            raise _wrong("scenario", record, str(error)) from error
+        return from_record(cls, record)
 
     def key(self) -> str:
         """The same for equal scenarios, and never that of another experiment."""
@@ -140,7 +132,7 @@ class RooflineScenario:
 
     def changed(self, changes: Mapping[str, object]) -> "RooflineScenario":
         """A copy with settings changed by name; a list may also be one number, or "16,64" from a command line."""
-        _check_names(changes)
+        check_names(changes, names_of(self))
         return replace(self, **{name: _listed(value) if name in _LISTS else value for name, value in changes.items()})
 
 
@@ -169,14 +161,3 @@ def _listed(value: object) -> object:
     if isinstance(value, int):
         return (value,)
     return tuple(value) if isinstance(value, Iterable) else value
-
-
-def _check_names(record: Mapping) -> None:
-    known = sorted(field.name for field in fields(RooflineScenario))
-    for name in record:
-        if name not in known:
-            raise LabError("scenario-field", field=short(name), known=", ".join(known))
-
-
-def _wrong(field: str, value: object, expected: str) -> LabError:
-    return LabError("scenario-value", field=field, value=short(value), expected=expected)

@@ -4,17 +4,27 @@ A workload file (`profiles/workloads/*.toml`) is a scenario for each device clas
 the user's changes. Every check a user can fail is here and raises a LabError, before anything is started.
 """
 
-import hashlib
 import json
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from engine.errors import LabError
+from engine.experiments.settings import (
+    check_choice,
+    check_names,
+    check_number,
+    check_table,
+    check_word,
+    key_of,
+    names_of,
+    short,
+    wrong,
+)
 
 WORKLOADS_DIR = Path(__file__).resolve().parents[2] / "profiles" / "workloads"
 SCHEDULES = ("unified", "chunked", "disaggregated")
@@ -95,16 +105,14 @@ class SchedulesScenario:
         for name, (low, high) in _RANGES.items():
             check_number(name, getattr(self, name), low, high, whole=not isinstance(low, float))
         for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise LabError("scenario-value", field=name, value=short(getattr(self, name)), expected=" | ".join(known))
+            check_choice(name, getattr(self, name), known)
         for name in ("workload", "model", "text"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name).strip():
-                raise LabError("scenario-value", field=name, value=short(getattr(self, name)), expected="a name")
+            check_word(name, getattr(self, name))
         if not isinstance(self.decompose, bool):
-            raise LabError("scenario-value", field="decompose", value=short(self.decompose), expected="true | false")
+            raise wrong("decompose", self.decompose, "true | false")
         names = self.schedules if isinstance(self.schedules, tuple) else ()
         if not names or any(name not in SCHEDULES for name in names) or len(set(names)) < len(names):
-            raise LabError("scenario-value", field="schedules", value=short(self.schedules), expected=" | ".join(SCHEDULES))
+            raise wrong("schedules", self.schedules, " | ".join(SCHEDULES))
         for group in self.groups:
             self._check_group(group)
         if self.num_requests < 1:
@@ -115,14 +123,13 @@ class SchedulesScenario:
     def _check_group(self, group: RequestGroup) -> None:
         kinds = [other.kind for other in self.groups]
         if not _is_word(group.kind) or kinds.count(group.kind) > 1:
-            expected = "a short word without dots, once in a scenario"
-            raise LabError("scenario-value", field="kind", value=short(group.kind), expected=expected)
+            raise wrong("kind", group.kind, "a short word without dots, once in a scenario")
         for name, (low, high) in _GROUP_RANGES.items():
             value = getattr(group, name)
             check_number(f"{group.kind}.{name}", value, low, high, whole=not isinstance(low, float))
         if group.arrival_s + group.spacing_s * max(0, group.count - 1) > MAX_ARRIVAL_S:
             expected = f"such that the last of them comes within {MAX_ARRIVAL_S:.0f} s"
-            raise LabError("scenario-value", field=f"{group.kind}.spacing_s", value=group.spacing_s, expected=expected)
+            raise wrong(f"{group.kind}.spacing_s", group.spacing_s, expected)
 
     @property
     def num_requests(self) -> int:
@@ -145,18 +152,14 @@ class SchedulesScenario:
     @classmethod
     def from_dict(cls, record: Mapping) -> "SchedulesScenario":
         """Raises LabError("scenario-field" or "scenario-value") for anything that is not a scenario."""
-        if not isinstance(record, Mapping):
-            raise LabError("scenario-value", field="scenario", value=short(record), expected="a table of settings")
-        known = {field.name for field in fields(cls)}
-        for name in record:
-            if name not in known:
-                raise LabError("scenario-field", field=short(name), known=", ".join(sorted(known)))
+        check_table(record)
+        check_names(record, names_of(cls))
         try:
             groups = tuple(RequestGroup(**group) for group in record["groups"])
             schedules = tuple(record.get("schedules", SCHEDULES))
             return cls(**{**record, "groups": groups, "schedules": schedules})
         except (TypeError, KeyError) as error:
-            raise LabError("scenario-value", field="scenario", value=short(record), expected=str(error)) from error
+            raise wrong("scenario", record, str(error)) from error
 
     def key(self) -> str:
         """The same for equal scenarios: runs with one key may be compared and found again."""
@@ -164,7 +167,7 @@ class SchedulesScenario:
 
     def changed(self, changes: Mapping[str, object]) -> "SchedulesScenario":
         """A copy with settings changed by name; `kind.field` reaches into a group of requests ("long.prompt_tokens")."""
-        plain = {field.name for field in fields(self)} - {"groups", "workload"}
+        plain = set(names_of(self)) - {"groups", "workload"}
         groups = {group.kind: group for group in self.groups}
         updates: dict[str, object] = {}
         for name, value in changes.items():
@@ -253,17 +256,12 @@ def parse_changes(pairs: list[str]) -> dict[str, object]:
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator:
-            raise LabError("scenario-value", field="--set", value=short(pair), expected="key=value")
+            raise wrong("--set", pair, "key=value")
         try:
             changes[name.strip()] = json.loads(text)
         except (ValueError, RecursionError):  # not JSON, a number of thousands of digits, brackets without end
             changes[name.strip()] = text.split(",") if name.strip() == "schedules" else text
     return changes
-
-
-def key_of(record: dict) -> str:
-    """16 hexadecimal digits, the same for equal JSON-ready records, whatever the order of their names."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def new_run_id() -> str:
@@ -273,14 +271,6 @@ def new_run_id() -> str:
     return name
 
 
-def check_number(name: str, value: object, low: float, high: float, *, whole: bool) -> None:
-    """Raises LabError("scenario-value")."""
-    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    if not number or not low <= value <= high:
-        kind = "a whole number" if whole else "a number"
-        raise LabError("scenario-value", field=name, value=short(value), expected=f"{kind} from {low} to {high}")
-
-
 def _with_floats(record: dict, ranges: Mapping[str, tuple]) -> dict:
     floats = {name for name, (low, _) in ranges.items() if isinstance(low, float)}
     return {name: float(value) + 0.0 if name in floats else value for name, value in record.items()}
@@ -288,12 +278,3 @@ def _with_floats(record: dict, ranges: Mapping[str, tuple]) -> dict:
 
 def _is_word(kind: object) -> bool:
     return isinstance(kind, str) and 0 < len(kind) <= 32 and kind.isprintable() and not set(kind) & set(" .=")
-
-
-def short(value: object) -> str:
-    """Somebody's value as words for a sentence: never a screenful."""
-    try:
-        text = str(value)
-    except ValueError:  # a number of thousands of digits
-        text = "a huge number"
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -18,11 +18,10 @@ from engine.experiments.scenarios import (
     SchedulesScenario,
     Workload,
     chosen_preset,
-    key_of,
     load_presets,
     preset_base,
-    short,
 )
+from engine.experiments.settings import check_choice, check_names, check_table, key_of, wrong
 from engine.measure.metrics import LONG
 
 SWEEPS_DIR = Path(__file__).resolve().parents[2] / "profiles" / "sweeps"
@@ -46,14 +45,13 @@ class SweepScenario:
     values: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise _wrong("kind", self.kind, " | ".join(KINDS))
+        check_choice("kind", self.kind, KINDS)
         if not isinstance(self.base, SchedulesScenario):
-            raise _wrong("base", self.base, "a scenario")
+            raise wrong("base", self.base, "a scenario")
         values = self.values if isinstance(self.values, tuple) else ()
         whole = all(isinstance(value, int) and not isinstance(value, bool) for value in values)
         if not 1 <= len(values) <= MOST_POINTS or not whole or len(set(values)) < len(values):
-            raise _wrong("values", self.values, f"1 to {MOST_POINTS} different whole numbers")
+            raise wrong("values", self.values, f"1 to {MOST_POINTS} different whole numbers")
         self._check_requests()
         if self.total_tokens > MAX_TOTAL_TOKENS:
             raise LabError("scenario-too-much", tokens=self.total_tokens, limit=MAX_TOTAL_TOKENS)
@@ -62,15 +60,15 @@ class SweepScenario:
         if self.kind == CHUNK_SWEEP:
             long = self.base.group(LONG)
             if long is None or long.count != 1:
-                raise _wrong(f"{LONG}.count", long.count if long else 0, "1")
+                raise wrong(f"{LONG}.count", long.count if long else 0, "1")
         else:
             prompts = self.base.group(PROMPT)
             if prompts is None or len(self.base.groups) != 1:
-                raise _wrong("kind", ", ".join(group.kind for group in self.base.groups), f"requests of the kind {PROMPT} alone")
+                raise wrong("kind", ", ".join(group.kind for group in self.base.groups), f"requests of the kind {PROMPT} alone")
             if prompts.count < 3:  # a slope wants three arrivals
-                raise _wrong(f"{PROMPT}.count", prompts.count, "a whole number from 3 to 256")
+                raise wrong(f"{PROMPT}.count", prompts.count, "a whole number from 3 to 256")
             if prompts.spacing_s <= 0:
-                raise _wrong(f"{PROMPT}.spacing_s", prompts.spacing_s, "a number above 0")
+                raise wrong(f"{PROMPT}.spacing_s", prompts.spacing_s, "a number above 0")
 
     def point(self, value: int) -> SchedulesScenario:
         """The scenario of one point. Raises LabError as `SchedulesScenario` does."""
@@ -85,7 +83,7 @@ class SweepScenario:
         except LabError as error:
             if error.facts.get("field") not in ("chunk_tokens", f"{PROMPT}.prompt_tokens"):
                 raise
-            raise _wrong("values", value, error.facts["expected"]) from error
+            raise wrong("values", value, error.facts["expected"]) from error
 
     def points(self) -> dict[int, SchedulesScenario]:
         return {value: self.point(value) for value in self.values}
@@ -118,11 +116,8 @@ class SweepScenario:
     @classmethod
     def from_dict(cls, record: Mapping) -> "SweepScenario":
         """Raises LabError("scenario-field" or "scenario-value") for anything that is not a sweep."""
-        if not isinstance(record, Mapping):
-            raise _wrong("scenario", record, "a table of settings")
-        for name in record:
-            if name not in ("kind", "values", "base"):
-                raise LabError("scenario-field", field=short(name), known="base, kind, values")
+        check_table(record)
+        check_names(record, ("base", "kind", "values"))
         values = record.get("values")
         base = SchedulesScenario.from_dict(record.get("base"))
         return cls(record.get("kind"), base, tuple(values) if isinstance(values, list | tuple) else values)
@@ -160,7 +155,3 @@ def _preset(preset: Workload, device_class: str) -> SweepScenario:
     settings = preset.settings_for(device_class)
     values = settings.pop("values")
     return SweepScenario(preset.name, preset_base(preset, settings), tuple(values))
-
-
-def _wrong(field: str, value: object, expected: str) -> LabError:
-    return LabError("scenario-value", field=field, value=short(value), expected=expected)

@@ -12,22 +12,13 @@ The file of `profiles/walls/` is the preset for each device class.
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from engine.errors import LabError
-from engine.experiments.scenarios import (
-    RequestGroup,
-    SchedulesScenario,
-    Workload,
-    check_number,
-    chosen_preset,
-    key_of,
-    load_presets,
-    short,
-)
+from engine.experiments.scenarios import RequestGroup, SchedulesScenario, Workload, chosen_preset, load_presets
+from engine.experiments.settings import check_names, check_number, from_record, key_of, names_of, wrong
 
 WALLS_DIR = Path(__file__).resolve().parents[2] / "profiles" / "walls"
 WALL = "wall"
@@ -50,8 +41,8 @@ class WallScenario:
     """`count` requests, their lengths drawn from the seed between a shortest and a longest (evenly on a log scale).
 
     pool_tokens: KV tokens that the pool of "paged" and "reserved" holds, in whole blocks: the wall, whatever the number
-    format. reserve_tokens: KV tokens that each request keeps in "reserved"; one that
-    needs more keeps what it needs. threads: 0 takes the machine's useful cores.
+    format. reserve_tokens: KV tokens that each request keeps in "reserved"; one that needs more keeps what it needs.
+    threads: 0 takes the machine's useful cores.
     """
 
     kind: ClassVar[str] = WALL
@@ -81,7 +72,7 @@ class WallScenario:
         for part in ("prompt", "output"):
             low, high = (getattr(self, f"{part}_tokens_{end}") for end in ("min", "max"))
             if low > high:
-                raise _wrong(f"{part}_tokens_min", low, f"a whole number from 1 to {high}")
+                raise wrong(f"{part}_tokens_min", low, f"a whole number from 1 to {high}")
         check_number("seed", self.seed, 0, 2**31 - 1, whole=True)
         _ = self.base  # which checks all the rest as its own
 
@@ -114,13 +105,7 @@ class WallScenario:
     @classmethod
     def from_dict(cls, record: Mapping) -> "WallScenario":
         """Raises LabError("scenario-field" or "scenario-value") for anything that is not such a scenario."""
-        if not isinstance(record, Mapping):
-            raise _wrong("scenario", record, "a table of settings")
-        _check_names(record)
-        try:
-            return cls(**record)
-        except TypeError as error:
-            raise _wrong("scenario", record, str(error)) from error
+        return from_record(cls, record)
 
     def key(self) -> str:
         """The same for equal scenarios, and never that of another experiment."""
@@ -128,7 +113,7 @@ class WallScenario:
 
     def changed(self, changes: Mapping[str, object]) -> "WallScenario":
         """A copy with settings changed by name."""
-        _check_names(changes)
+        check_names(changes, names_of(self))
         return replace(self, **changes)
 
 
@@ -153,14 +138,3 @@ def _preset(preset: Workload, device_class: str) -> WallScenario:
 def _between(draw: random.Random, low: int, high: int) -> int:
     """A whole number from low to high, each factor of two as likely as another: many short ones, few long ones."""
     return min(high, max(low, round(math.exp(draw.uniform(math.log(low), math.log(high))))))
-
-
-def _check_names(record: Mapping) -> None:
-    known = sorted(field.name for field in fields(WallScenario))
-    for name in record:
-        if name not in known:
-            raise LabError("scenario-field", field=short(name), known=", ".join(known))
-
-
-def _wrong(field: str, value: object, expected: str) -> LabError:
-    return LabError("scenario-value", field=field, value=short(value), expected=expected)

@@ -1,0 +1,77 @@
+"""What all scenarios do with their settings: each is checked, and what is wrong with one is a sentence. Pure."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+
+from engine.errors import LabError
+
+
+def check_number(name: str, value: object, low: float, high: float, *, whole: bool) -> None:
+    """Raises LabError("scenario-value")."""
+    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        raise wrong(name, value, f"{'a whole number' if whole else 'a number'} from {low} to {high}")
+
+
+def check_choice(name: str, value: object, known: Collection[str]) -> None:
+    """Raises LabError("scenario-value")."""
+    if value not in known:
+        raise wrong(name, value, " | ".join(known))
+
+
+def check_word(name: str, value: object) -> None:
+    """Raises LabError("scenario-value") for what cannot be the name of anything."""
+    if not isinstance(value, str) or not value.strip():
+        raise wrong(name, value, "a name")
+
+
+def check_names(names: Mapping, known: Collection[str]) -> None:
+    """Raises LabError("scenario-field") for a setting that there is not."""
+    for name in names:
+        if name not in known:
+            raise LabError("scenario-field", field=short(name), known=", ".join(known))
+
+
+def check_table(record: object) -> None:
+    """Raises LabError("scenario-value") for what has no settings in it."""
+    if not isinstance(record, Mapping):
+        raise wrong("scenario", record, "a table of settings")
+
+
+def names_of(scenario: object) -> list[str]:
+    """The settings of a scenario or of its class, sorted."""
+    return sorted(field.name for field in fields(scenario))
+
+
+def from_record(cls: type, record: object):
+    """The scenario of a JSON record whose names are its settings; lists become tuples.
+
+    Raises LabError("scenario-field" or "scenario-value") for anything that is not such a scenario.
+    """
+    check_table(record)
+    check_names(record, names_of(cls))
+    try:
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
+    except TypeError as error:
+        raise wrong("scenario", record, str(error)) from error
+
+
+def key_of(record: dict) -> str:
+    """16 hexadecimal digits, the same for equal JSON-ready records, whatever the order of their names."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def wrong(field: str, value: object, expected: str) -> LabError:
+    """That a setting has a value it cannot have."""
+    return LabError("scenario-value", field=field, value=short(value), expected=expected)
+
+
+def short(value: object) -> str:
+    """Somebody's value as words for a sentence: never a screenful."""
+    try:
+        text = str(value)
+    except ValueError:  # a number of thousands of digits
+        text = "a huge number"
+    return text if len(text) <= 80 else text[:77] + "..."
