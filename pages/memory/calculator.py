@@ -142,7 +142,7 @@ def formats(choice: Choice, words: Words) -> tuple[list[str], list[list[str]]]:
                 words(f"format.{dtype}"),
                 fmt.bytes_(found.payload),
                 fmt.bytes_(found.scales) if found.scales else fmt.DASH,
-                fmt.binary_bytes(request),
+                fmt.bytes_(request),
                 *_limits(choice, choice.model.groups, dtype, words),
             ]
         )
@@ -151,20 +151,14 @@ def formats(choice: Choice, words: Words) -> tuple[list[str], list[list[str]]]:
 
 def designs(choice: Choice, words: Words) -> tuple[list[str], list[list[str]]]:
     """Head and rows of a table: the model as it is, and as it would be with other attention, the same otherwise."""
-    head = [words(f"designs.{name}") for name in ("design", "token", "request", "factor", "most", "longest")]
+    head = [words(f"designs.{name}") for name in ("design", "token", "factor", "most", "request", "longest")]
     actual = memory.request_bytes(choice.model.groups, choice.length, choice.kv)
     rows = []
     for name, groups in variants(choice.model):
         request = memory.request_bytes(groups, choice.length, choice.kv)
-        rows.append(
-            [
-                words(f"design.{name}"),
-                fmt.bytes_(request / choice.length),
-                fmt.binary_bytes(request),
-                words("times", n=f"{request / actual:.2g}"),
-                *_limits(choice, groups, choice.kv, words),
-            ]
-        )
+        most, longest = _limits(choice, groups, choice.kv, words)
+        token, factor = fmt.bytes_(request / choice.length), words("times", n=f"{request / actual:.2g}")
+        rows.append([words(f"design.{name}"), token, factor, most, fmt.bytes_(request), longest])
     return head, rows
 
 

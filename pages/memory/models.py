@@ -32,7 +32,7 @@ def section(words: Words) -> None:
 
 def table(choice: Choice, models: list, words: Words) -> tuple[list[str], list[list[str]]]:
     """Head and rows, the model with the smallest request first."""
-    head = [words(f"models.{name}") for name in ("model", "kind", "token", "request", "state", "made_for", "weights", "most")]
+    head = [words(f"models.{name}") for name in ("model", "kind", "token", "most", "request", "state", "weights", "made_for")]
     found = sorted((memory.request_bytes(model.groups, choice.length, choice.kv), model.title, model) for model in models)
     return head, [_row(replace(choice, model=model), request, words) for request, _, model in found]
 
@@ -45,11 +45,11 @@ def _row(choice: Choice, request: int, words: Words) -> list[str]:
         model.title,
         words(f"kind_short.{model.attention_kind}"),
         fmt.bytes_((request - state) / choice.length),
-        fmt.binary_bytes(request),
-        fmt.bytes_(state) if state else fmt.DASH,
-        fmt.count(model.max_context_tokens),
-        fmt.bytes_(choice.weight_bytes),
         most,
+        fmt.bytes_(request),
+        fmt.bytes_(state) if state else fmt.DASH,
+        fmt.bytes_(choice.weight_bytes),
+        fmt.count(model.max_context_tokens),
     ]
 
 

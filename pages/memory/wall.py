@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 
 import streamlit as st
@@ -29,6 +30,7 @@ def section(words: Words) -> None:
         _moved(choice)
         choice = choices.current()  # with what the sliders have just said
         data = calculator.payload(choice, choices.compared(), words)
+        st.html(f"<div class='lab-source'>{parts.badge('computed', words)}<span>{escape(words('choose.counted'))}</span></div>")
         script.component("memory")(key=KEY, data=data, on_at_change=lambda: None)
         _formula(choice, words)
         _tables(choice, words)
@@ -99,14 +101,16 @@ def _moved(choice: Choice) -> None:
 
 def _paste(words: Words) -> None:
     st.html(f"<p class='lab-note'>{escape(words('paste.what'))}</p>")
-    st.text_area(words("paste.label"), key=TYPED, height=220, max_chars=1_000_000, persist_state="session")
-    st.file_uploader(words("paste.file"), type=["json"], key=FILE)
-    st.button(words("paste.use"), key="memory-config-use", type="primary", on_click=_take)
+    st.text_area(words("paste.label"), key=TYPED, height=150, max_chars=1_000_000, persist_state="session")
+    st.file_uploader(words("paste.file"), type=["json"], key=FILE, max_upload_size=1)
+    # What came of it stands above the button: below it, a phone would have it out of sight.
     if error := st.session_state.get(FAILED):
         st.html(parts.notice(words("paste.failed"), errors.sentence(error, words)))
     elif own := st.session_state.get(choices.PASTED):
         facts = {"title": own.title, "layers": own.layers, "token": fmt.bytes_(own.kv_bytes_per_token())}
-        st.html(f"<p class='lab-note'>{escape(words('paste.taken', kind=words(f'kinds.{own.attention_kind}'), **facts))}</p>")
+        key = "taken_up_to" if any(getattr(group, "window", None) for group in own.groups) else "taken"
+        st.html(f"<p class='lab-note'>{escape(words(f'paste.{key}', kind=words(f'kinds.{own.attention_kind}'), **facts))}</p>")
+    st.button(words("paste.use"), key="memory-config-use", type="primary", on_click=_take)
 
 
 def _take() -> None:
@@ -114,7 +118,9 @@ def _take() -> None:
     file = st.session_state.get(FILE)
     try:
         config = parse_config(file.getvalue() if file else st.session_state.get(TYPED) or "")
-        st.session_state[choices.PASTED] = profile_from_config(config, choices.PASTED)
+        model = profile_from_config(config, choices.PASTED)
+        # Who does not name it sees its architecture: a word of both languages.
+        st.session_state[choices.PASTED] = model if model.repo else replace(model, title=model.model_type)
         st.session_state[FAILED] = None
     except LabError as error:
         st.session_state[FAILED] = error
@@ -139,7 +145,15 @@ def _tables(choice: Choice, words: Words) -> None:
     head, rows = calculator.designs(choice, words)
     if len(rows) > 1:
         outcome.section(words("designs.title"))
+        _case(choice, words)
         st.html(parts.plain_table(head, rows, words("designs.title")))
         st.html(f"<p class='lab-note'>{escape(words('designs.what'))}</p>")
     outcome.section(words("formats.title"))
+    _case(choice, words)
     st.html(parts.plain_table(*calculator.formats(choice, words), words("formats.title")))
+
+
+def _case(choice: Choice, words: Words) -> None:
+    """What a table's numbers hold for."""
+    facts = {"length": fmt.count(choice.length), "device": calculator.device_title(choice, words), "n": fmt.count(choice.batch)}
+    st.html(f"<p class='lab-note'>{escape(words('formats.what', weights=words(f'weight.{choice.weights}'), **facts))}</p>")

@@ -129,7 +129,7 @@ def test_what_is_chosen_is_found_again(visit):
     watched.until("location.search.includes('batch=1024')")
     page.reload()
     watched.settle()
-    watched.see("요청 1,024개 모두")
+    watched.see("동시에 1,024개, 모두")
     page.get_by_role("radio", name="English").click()
     watched.see("32 KV heads")
     assert "batch=1024" in page.url and "model=llama-2-7b" in page.url

@@ -65,6 +65,18 @@ def test_what_other_attention_would_cost():
     assert "no_window" in dict(calculator.variants(profiles.model("gemma-3-27b")))
 
 
+def test_what_the_exercises_say_is_so():
+    """The text calls numbers by name: 3 at 131,072 tokens, more than six at half of that, 80 times the parameters."""
+
+    def fit(**settings) -> str:
+        head, rows = calculator.designs(choice(**settings), Words("en", "memory"))
+        return dict(zip(head, rows[0], strict=True))["Fit"]
+
+    assert (fit(length=131_072), fit(length=65_536)) == ("3", "7")
+    large, small = profiles.model("deepseek-v3"), profiles.model("llama-3.1-8b")
+    assert large.parameters > 80 * small.parameters and large.kv_bytes_per_token() < small.kv_bytes_per_token()
+
+
 def test_fewer_bits_in_the_table_are_those_of_the_layouts():
     head, rows = calculator.formats(choice("smollm2-135m-instruct", length=32), Words("en", "memory"))
     found = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
@@ -77,7 +89,7 @@ def test_all_models_are_compared_the_leanest_first():
     assert len(rows) == len(profiles.models()) and len(head) == len(rows[0])
     names = [row[0] for row in rows]
     assert names.index("Mistral 7B v0.1") < names.index("Llama 3.1 8B") < names.index("Llama 2 7B")
-    assert dict(zip(names, rows, strict=True))["DeepSeek-V3"][-1] == "weights do not fit"
+    assert dict(zip(names, rows, strict=True))["DeepSeek-V3"][head.index("Fit")] == "weights do not fit"
 
 
 def test_the_component_says_only_words_that_exist():

@@ -62,7 +62,7 @@ export class Calculator {
       [words("wall.most"), found.most === null ? unknown : numbers.count(found.most)],
       [words("wall.longest", { n: numbers.count(state.batch) }), found.room === null ? unknown : found.longest === null ? words("wall.no_limit") : numbers.count(found.longest)],
     ];
-    if (found.rate !== null) entries.push([words("wall.rate"), found.rate ? numbers.rate(found.rate) : "–"]);
+    if (found.rate !== null) entries.push([words("wall.rate", { n: numbers.count(found.together) }), found.rate ? numbers.rate(found.rate) : "–"]);
     this.figures.replaceChildren(...entries.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
     const sentence = this.#sentence();
     this.sentence = sentence;
@@ -85,7 +85,7 @@ export class Calculator {
     if (found.room === null) text = words("wall.said_unknown", { ...facts, bytes: numbers.bytes(found.all) });
     else if (found.room <= 0) text = words("wall.said_weights", { ...facts, weights: numbers.bytes(data.weight_bytes), reserve: numbers.bytes(found.reserve) });
     else if (!found.most) text = words("wall.said_none", { ...facts, request: numbers.bytes(found.request), room: numbers.bytes(found.room) });
-    else text = words(found.most >= state.batch ? "wall.said_all" : "wall.said_some", facts);
+    else text = words(found.most < state.batch ? "wall.said_some" : state.batch === 1 ? "wall.said_one" : "wall.said_all", facts);
     const trained = data.model.max_context_tokens;
     return trained && state.length > trained ? `${text} ${words("wall.said_trained", { n: numbers.count(trained) })}` : text;
   }

@@ -38,6 +38,7 @@ export function measures({ model, weights, weight_bytes, device, reserve_share, 
     reserve,
     room,
     most,
+    together,
     longest: room === null ? 0 : longestContext(model.groups, dtype, room, batch),
     // Of those that can be decoded together; 0 if none fits, null if not known.
     rate: weights === null || most === null ? null : together && decodeTokensPerS(together, weightBytesRead(weights, together), request, device.memory_bytes_per_s),
@@ -78,7 +79,7 @@ export function decodeSpec(data, state, found) {
   const lines = [
     { name: words("wall.line_compute"), points: [[1, ceiling], [BATCHES.at(-1), ceiling]], style: 0, label: "end", width: 1.8 },
     { name: words("wall.line_bandwidth"), points, style: 5, label: "end", quiet: true, width: 1.8 },
-    { name: "", points: inside, style: 2, width: 3.4, solid: true, label: "none", texts: inside.map(told) },
+    { name: words("wall.inside"), points: inside, style: 2, width: 3.4, solid: true, label: "end", texts: inside.map(told) },
   ];
   const marks = [{ across: "x", at: state.batch, text: words("wall.at_batch", { n: numbers.count(state.batch) }) }];
   const areas = found.most < BATCHES.at(-1) ? [{ points: [[Math.max(found.most, 1), low, high], [BATCHES.at(-1), low, high]], style: 4 }] : [];
