@@ -23,7 +23,6 @@ that its spec names. What fails in it is told as {"type": "failed"} and raised h
 
 import queue
 import signal
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,7 +31,7 @@ from engine.experiments.plan import Ground
 from engine.serving.cluster import Cancelled
 from engine.serving.deployment import WorkerSpec
 from engine.serving.process import WorkerProcess
-from engine.serving.worker import Pipe, Worker
+from engine.serving.worker import Pipe, Worker, answer_all
 
 _SHORTEST_WAIT_S = 0.2
 _SILENCE_S = 300
@@ -48,10 +47,13 @@ def started(module: str, spec: WorkerSpec, cancelled: Callable[[], bool]) -> Ite
         child.process.kill()
 
 
-def load_record(setup: Ground, spec: WorkerSpec) -> dict:
-    """What a `Desk` loads; its answer "loaded" has pid, load_s (seconds), threads, torch and device_name."""
-    settings = {"model": setup.deployment.model, "dtype": setup.deployment.dtype, "device": spec.device}
-    return {"type": "load", **settings, "threads": spec.threads, "cores": list(spec.cores)}
+def load_record(setup: Ground, spec: WorkerSpec, *, once: bool = False) -> dict:
+    """What a `Desk` loads. It tells "loading" once torch is there; its answer "loaded" has pid, load_s (seconds), threads,
+    torch and device_name.
+
+    once: for a few long steps and no decoding; nothing is laid out for that, and nothing warmed up.
+    """
+    return {**setup.deployment.load(spec), "once": once}
 
 
 class Child:
@@ -96,7 +98,7 @@ class Desk:
         self.tell = tell
 
     def load(self, **settings) -> dict:
-        self.worker = Worker(settings)
+        self.worker = Worker(settings, lambda: self.tell({"type": "loading"}))
         return {"type": "loaded", **self.worker.describe()}
 
 
@@ -105,13 +107,4 @@ def serve(desk_class: type[Desk]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = Pipe()
     desk = desk_class(pipe.write)
-    while True:
-        record = pipe.inbox.get()
-        try:
-            pipe.write(getattr(desk, record.pop("type"))(**record))
-        except LabError as error:
-            pipe.write({"type": "failed", "error": error.as_dict()})
-        except Exception as error:  # a bug must reach the user as a failed job, never as a silent worker
-            traceback.print_exc()
-            why = f"{type(error).__name__}: {error}"
-            pipe.write({"type": "failed", "error": LabError("worker-error", why=why).as_dict()})
+    answer_all(pipe, lambda record: pipe.write(getattr(desk, record.pop("type"))(**record)))

@@ -84,16 +84,7 @@ class Cluster:
         try:
             for spec in specs:
                 self.workers[spec.name] = WorkerProcess(spec, self.events)
-                self.workers[spec.name].send(
-                    {
-                        "type": "load",
-                        "model": self.deployment.model,
-                        "device": spec.device,
-                        "dtype": self.deployment.dtype,
-                        "threads": spec.threads,
-                        "cores": list(spec.cores),
-                    }
-                )
+                self.workers[spec.name].send(self.deployment.load(spec))
             waiting = {spec.name for spec in specs}
             for name, record in self._records(waiting, "loaded", LOAD_LIMIT_S, cancelled):
                 self.facts[name] = {key: value for key, value in record.items() if key != "type"}

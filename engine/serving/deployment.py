@@ -35,6 +35,11 @@ class Deployment:
     def decode(self, schedule: str) -> list[WorkerSpec]:
         return self._group("decode") if schedule == "disaggregated" else []
 
+    def load(self, worker: WorkerSpec) -> dict:
+        """The record at which a worker's process loads the model (`engine.serving.worker`)."""
+        of_worker = {"device": worker.device, "threads": worker.threads, "cores": list(worker.cores)}
+        return {"type": "load", "model": self.model, "dtype": self.dtype, **of_worker}
+
     def _group(self, group: str) -> list[WorkerSpec]:
         return [worker for worker in self.workers if worker.group == group]
 

@@ -34,23 +34,33 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = Pipe()
     worker: Worker | None = None
+
+    def answer(record: dict) -> None:
+        nonlocal worker
+        match record["type"]:
+            case "load":
+                worker = Worker(record)
+                pipe.write({"type": "loaded", **worker.describe()})
+            case "ping":
+                pipe.write({"type": "pong", "now_ns": now_ns()})
+            case "open":
+                pipe.closing.clear()
+                worker.serve(record, pipe)
+                pipe.write({"type": "closed"})
+            case "close":
+                pipe.write({"type": "closed"})
+            case other:
+                raise ValueError(f"a record of type {other!r} outside a session")
+
+    answer_all(pipe, answer)
+
+
+def answer_all(pipe: "Pipe", answer: Callable[[dict], None]) -> None:
+    """Answer one record after another for good. What fails is told as {"type": "failed", "error"}."""
     while True:
         record = pipe.inbox.get()
         try:
-            match record["type"]:
-                case "load":
-                    worker = Worker(record)
-                    pipe.write({"type": "loaded", **worker.describe()})
-                case "ping":
-                    pipe.write({"type": "pong", "now_ns": now_ns()})
-                case "open":
-                    pipe.closing.clear()
-                    worker.serve(record, pipe)
-                    pipe.write({"type": "closed"})
-                case "close":
-                    pipe.write({"type": "closed"})
-                case other:
-                    raise ValueError(f"a record of type {other!r} outside a session")
+            answer(record)
         except LabError as error:
             pipe.write({"type": "failed", "error": error.as_dict()})
         except Exception as error:  # a bug must reach the user as a failed job, never as a silent worker
@@ -94,9 +104,14 @@ class Pipe:
 
 
 class Worker:
-    """The loaded model and what a session needs."""
+    """The loaded model and what a session needs.
 
-    def __init__(self, settings: dict) -> None:
+    settings: of the record "load"; "once" is for a process that computes a few long steps and ends: it neither lays the
+    weights out for decoding nor warms up, which take longer than they save it. on_import: called when torch is there and the
+    model is about to be loaded.
+    """
+
+    def __init__(self, settings: dict, on_import: Callable[[], None] = lambda: None) -> None:
         cores = settings.get("cores")
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)  # before torch starts its threads, which inherit it
@@ -105,6 +120,8 @@ class Worker:
 
         from engine.model.load import load_model
 
+        on_import()
+        once = settings.get("once", False)
         torch.set_num_threads(settings["threads"])
         torch.set_grad_enabled(False)
         self.device = settings["device"]
@@ -112,9 +129,10 @@ class Worker:
             raise LabError("torch-without-cuda", version=torch.__version__)
         self.dtype = getattr(torch, settings["dtype"])
         begin = now_ns()
-        self.loaded = load_model(settings["model"], device=self.device, dtype=self.dtype)
+        self.loaded = load_model(settings["model"], device=self.device, dtype=self.dtype, pack=not once)
         self.load_s = (now_ns() - begin) / 1e9
-        self._warm_up()
+        if not once:
+            self._warm_up()
 
     def describe(self) -> dict:
         import torch
