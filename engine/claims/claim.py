@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 TEXTS = ("A", "B")
-LESSONS = ("schedules", "roofline", "memory")
+LESSONS = ("schedules", "roofline", "memory", "sinks")
 VERDICTS = ("wrong", "incomplete", "depends", "right")
 SOURCES = ("published", "text", "chosen")
 SYMBOL = re.compile(r"\{(\w+)\}")
@@ -23,7 +23,7 @@ _WRITTEN_OUT = 1e12  # larger numbers are written as powers of ten
 class Source:
     """Where a number is from.
 
-    "published": from a profile; title is whose, text the profile's sentence.
+    "published": from a profile or a paper's table; title is whose, text the sentence that says where.
     "text": the source text itself gives it; text is which ("A", "B").
     "chosen": ours; text is the key of the reason, for the pages' words.
     """

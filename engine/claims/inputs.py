@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.claims.claim import Input, Source
-from engine.profiles import DeviceProfile, ModelProfile
+from engine.profiles import DeviceProfile, ModelProfile, PublishedTable
 
 BF16_BYTES = 2
 FP32_BYTES = 4
@@ -96,3 +96,9 @@ def capacity_bytes(device: DeviceProfile) -> Input:
     """What the driver reports; what the device is sold as where nobody wrote that down."""
     figure = "usable_bytes" if device.usable_bytes else "nominal_bytes"
     return of_device(device, "M", device.capacity_bytes, figure, "B")
+
+
+def of_table(table: PublishedTable, symbol: str, value: float, unit: str, model: str = "") -> Input:
+    """A figure that a paper's table prints, or that comes from one; model: whose it is, where the table has several."""
+    title = f"{table.title}, {model}" if model else table.title
+    return Input(symbol, value, unit, Source("published", table.source, title))

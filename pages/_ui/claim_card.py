@@ -88,6 +88,7 @@ def shown(value: float, unit: str, words: Words) -> str:
         "FLOP/B": lambda: f"{_factor(value)} FLOP/B",
         "s": lambda: fmt.seconds(value),
         "share": lambda: fmt.share(value),
+        "perplexity": lambda: f"{value:,.2f}",
         "tokens/s": lambda: fmt.rate(value),
     }
     return plain[unit]() if unit in plain else f"{value:,.10g}"

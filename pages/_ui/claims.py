@@ -13,7 +13,7 @@ from pages._ui import claim_card, outcome, recordings, session
 from pages._ui.words import Words
 
 # Under these names the lessons keep the run they show in the address and the session.
-SLOTS = (session.RUN, "chunks", "roofline", "wall")
+SLOTS = (session.RUN, "chunks", "roofline", "wall", "streaming", "needle")
 
 
 def section(lesson: str, words: Words) -> None:

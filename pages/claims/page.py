@@ -75,5 +75,6 @@ for claim in chosen:
         st.html(claim_card.card(claim, shared.measurements(claim, results), words))
         with st.container(horizontal=True, gap="small"):
             for name in claim.lessons:
-                label = words("page.in_lesson", lesson=words(f"nav.{name}"))
-                st.page_link(st.session_state["pages"][name], label=label, query_params={"lang": words.lang})
+                if page := st.session_state["pages"].get(name):  # a lesson that is not there yet has no link
+                    label = words("page.in_lesson", lesson=words(f"nav.{name}"))
+                    st.page_link(page, label=label, query_params={"lang": words.lang})

@@ -11,10 +11,11 @@ from engine.claims import LESSONS, TEXTS, VERDICTS, claims
 from engine.claims.claim import SOURCES, Line, written
 from engine.formulas.kv import Attention
 
-# The rows that concern Schedules, Roofline and Memory wall, with the table's verdicts in the words of the closed set.
+# The rows that concern Schedules, Roofline, Memory wall and Attention sinks, with the table's verdicts in the words of the closed set.
 ROWS = {
     "A1": "wrong", "A2": "wrong", "A3": "wrong", "A4": "wrong", "A5": "depends", "A6": "wrong", "A7": "incomplete", "A8": "incomplete",
-    "A14": "depends", "A15": "wrong", "A17": "depends", "B1": "wrong", "B2": "wrong", "B3": "wrong", "B4": "wrong",
+    "A11": "incomplete", "A12": "depends", "A14": "depends", "A15": "wrong", "A17": "depends", "B1": "wrong", "B2": "wrong",
+    "B3": "wrong", "B4": "wrong", "B5": "depends", "B12": "depends",
 }  # fmt: skip
 ALL = claims()
 LINES = [(claim.id, line) for claim in ALL.values() for line in claim.lines]
@@ -90,6 +91,14 @@ TABLE = [
     ("A7", "tiny", 1.2260, None),
     ("A8", "chunk", 0.12445, None),
     ("A8", "decode", 0.004794, None),
+    ("A11", "cache", 2**30, None),
+    ("A11", "whole", 524_288 * 4e6, None),
+    ("A11", "forgotten", 3_997_952, None),
+    ("A11", "beyond", 252, None),
+    ("A11", "found", 0, None),
+    ("A12", "window", 5158.07 / 5.40, None),
+    ("A12", "newlines", 5.60 / 5.40, None),
+    ("A12", "falcon", 17.90 / 12.12, None),
     ("A14", "saved", 8 * (0.0047942 - 0.00014107), None),
     ("A15", "tpot", 0.06677, None),
     ("A17", "long_fit", 3, None),
@@ -115,6 +124,14 @@ TABLE = [
     ("B4", "four_all", 4, None),
     ("B4", "four_reserve", 3, None),
     ("B4", "own", 24, 3),
+    ("B5", "llama", 3359.95 / 9.59, None),
+    ("B5", "mpt", 460.29 / 14.99, None),
+    ("B5", "pythia", 21.62 / 12.09, 10),
+    ("B5", "falcon", 17.90 / 12.12, 10),
+    ("B12", "whole", 131.072e9, None),
+    ("B12", "ring", 8.192e9, None),
+    ("B12", "sinks", 2**29, None),
+    ("B12", "forgotten", 995_904, None),
 ]
 
 
@@ -156,6 +173,11 @@ def changed(monkeypatch, kind: str, name: str, **figures: object) -> None:
     monkeypatch.setattr(profiles, kind, lambda wanted: other if wanted == name else found(wanted))
 
 
+def edited(table: str, column: str, value: float, other: float) -> tuple[dict, ...]:
+    """The rows of a paper's table with another number wherever the column has that one."""
+    return tuple(row | {column: other} if row[column] == value else row for row in profiles.table(table).rows)
+
+
 CHANGES = [
     ("model", "llama-3-8b", {"groups": (Attention(64, 8, 128, 128),)}, ("A3", "token")),
     ("model", "llama-3-8b", {"parameters": 1}, ("A4", "total_gqa")),
@@ -174,6 +196,14 @@ CHANGES = [
     ("device", "a100-80gb-sxm", {"bf16_flops_per_s": 1e14}, ("B2", "total")),
     ("model", "llama-2-70b", {"groups": (Attention(80, 64, 128, 128),)}, ("B3", "batch")),
     ("device", "a100-80gb-sxm", {"usable_bytes": 10**11}, ("B4", "four_reserve")),
+    ("model", "llama-2-7b", {"groups": (Attention(32, 8, 128, 128),)}, ("A11", "cache")),
+    ("table", "streamingllm-table-7", {"rows": edited("streamingllm-table-7", "accuracy", 0.0, 0.1)}, ("A11", "found")),
+    ("table", "streamingllm-table-1", {"rows": edited("streamingllm-table-1", "perplexity", 5.40, 5.0)}, ("A12", "window")),
+    ("table", "streamingllm-table-1", {"rows": edited("streamingllm-table-1", "perplexity", 5.60, 5.0)}, ("A12", "newlines")),
+    ("table", "streamingllm-table-2", {"rows": edited("streamingllm-table-2", "perplexity", 17.90, 18.0)}, ("A12", "falcon")),
+    ("table", "streamingllm-table-2", {"rows": edited("streamingllm-table-2", "perplexity", 460.29, 18.0)}, ("B5", "mpt")),
+    ("table", "streamingllm-table-2", {"rows": edited("streamingllm-table-2", "recent", 4092, 1020)}, ("B12", "sinks")),
+    ("model", "llama-3-8b", {"groups": (Attention(64, 8, 128, 128),)}, ("B12", "ring")),
 ]
 
 
@@ -193,3 +223,11 @@ def test_a_changed_figure_of_a_profile_changes_the_claim(monkeypatch, kind, name
 )
 def test_numbers_in_formulas(number, text):
     assert written(number) == text and computed(text) == pytest.approx(number, rel=1e-12)
+
+
+def test_what_a_table_printed_is_said_with_table_and_model():
+    """Two models stand in one table; a figure without its model could be of either."""
+    given = {(name, g.symbol): g.source for name in ("window", "falcon") for g in line("A12", name).inputs}
+    assert given["window", "p_window"].title == "StreamingLLM, Table 1, Llama-2-13B"
+    assert given["falcon", "p_window"].title == "StreamingLLM, Table 2, Falcon-7B"
+    assert all("arxiv.org/abs/2309.17453" in source.text for source in given.values())

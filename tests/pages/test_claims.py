@@ -4,6 +4,7 @@ import copy
 import json
 import re
 import string
+from dataclasses import replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -17,7 +18,7 @@ from pages._ui import claim_card, recordings, session
 from pages._ui import claims as shared
 from pages._ui.language import LANGUAGES
 from pages._ui.words import PAGES, Words, table
-from tests.claims.test_measured import RECORDED, sweep
+from tests.claims.test_measured import EXAMPLES, KINDS, RECORDED, sweep
 from tests.pages import small
 
 ALL = claims()
@@ -31,6 +32,12 @@ FINDINGS = {
     ("A14", "chunk-sweep"): {"level", "higher", "lower", "differs"},
     ("A15", "schedules"): {"hides", "shows"},
     ("A17", "wall"): {"capped", "room"},
+    ("A11", "streaming"): {"flat", "slower", "grows"},
+    ("A11", "needle"): {"lost", "kept", "blind"},
+    ("A12", "streaming"): {"explodes", "rises", "level"},
+    ("B5", "streaming"): {"explodes", "rises", "level"},
+    ("B12", "streaming"): {"smaller", "level"},
+    ("B12", "needle"): {"lost", "kept", "blind"},
 }
 
 
@@ -71,13 +78,13 @@ def test_no_words_are_left_of_claims_or_lines_that_are_gone(lang):
     lines = {f"{claim.id}.line.{line.id}" for claim in ALL.values() for line in claim.lines}
     assert {key for key in table(lang, "claims") if ".line." in key} == lines
     findings = {f"{claim}.{kind}.{finding}" for (claim, kind), found in FINDINGS.items() for finding in found}
-    assert {key for key in table(lang, "claims") if re.match(r"[AB]\d+\.(schedules|chunk-sweep|roofline|wall)\.", key)} == findings
+    assert {key for key in table(lang, "claims") if re.match(rf"[AB]\d+\.({'|'.join(KINDS)})\.", key)} == findings
 
 
 def test_every_finding_has_a_sentence_that_names_only_what_was_read():
     assert set(FINDINGS) == {(claim.id, kind) for claim in ALL.values() for kind in claim.measured}
     for (claim, kind), findings in FINDINGS.items():
-        found = ALL[claim].measure(RECORDED[kind])
+        found = ALL[claim].measure(EXAMPLES[kind])
         read = {reading.id for reading in found.readings}
         assert found.finding in findings
         for finding in findings:
@@ -114,6 +121,8 @@ def test_sentences_hold_no_size_that_a_profile_knows(lang):
         (0, "x", "0×"),
         (8, "x", "8×"),
         (241.8, "FLOP/B", "242 FLOP/B"),
+        (5158.07, "perplexity", "5,158.07"),
+        (5.4, "perplexity", "5.40"),
         (32, "", "32"),
     ],
 )
@@ -210,8 +219,9 @@ def test_the_page_shows_every_claim(lang):
 @pytest.mark.parametrize(
     ("address", "shown"),
     [
-        ({"text": "B"}, ["B1", "B2", "B3", "B4"]),
-        ({"verdict": "incomplete"}, ["A7", "A8"]),
+        ({"text": "B"}, ["B1", "B2", "B3", "B4", "B5", "B12"]),
+        ({"verdict": "incomplete"}, ["A7", "A8", "A11"]),
+        ({"lesson": "sinks"}, ["A11", "A12", "B5", "B12"]),
         ({"lesson": "schedules"}, ["A6", "A7", "A8", "A14", "A15"]),
         ({"text": "A", "verdict": "wrong", "lesson": "memory"}, ["A1", "A2", "A3", "A4"]),
         ({"text": "B", "lesson": "schedules"}, []),
@@ -225,10 +235,19 @@ def test_the_address_keeps_the_choice(address, shown):
     assert shown or Words("en", "claims")("page.none") in html(app)
 
 
+def test_a_lesson_that_is_not_in_the_navigation_yet_has_no_link(monkeypatch):
+    """The claims of a lesson may be there before its page."""
+    two = {"A11": replace(ALL["A11"], lessons=("not-yet", "memory"))}
+    monkeypatch.setattr("engine.claims.claims", lambda: two)
+    app = opened(lang="en")
+    assert cards(app) == ["A11"]
+    assert [link.proto.label for link in app.get("page_link")] == ["Go to the lesson: Memory wall"]
+
+
 def test_a_filter_goes_into_the_address_and_out_again():
     app = opened(lang="en")
     app.segmented_control(key="claims-verdict-en").set_value("depends").run()
-    assert cards(app) == ["A5", "A14", "A17"] and asked(app, "verdict") == "depends"
+    assert cards(app) == ["A5", "A12", "A14", "A17", "B5", "B12"] and asked(app, "verdict") == "depends"
     app.segmented_control(key="claims-verdict-en").set_value("any").run()
     assert cards(app) == list(ALL) and "verdict" not in app.query_params
 
@@ -242,7 +261,7 @@ def test_the_way_from_one_claim_to_all():
 HOSTILE = ["", " ", "<script>alert(1)</script>", "../../etc/passwd", "a" * 5000, "\x00", "{0.__class__}", "any", "None", "한글", "A4\x00", "🙂" * 300]
 
 
-@pytest.mark.parametrize("name", ["text", "verdict", "lesson", "claim", "run", "chunks", "roofline", "lang"])
+@pytest.mark.parametrize("name", ["text", "verdict", "lesson", "claim", "run", "chunks", "roofline", "streaming", "needle", "lang"])
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda v: ascii(v)[:30])
 def test_an_address_nobody_gave_out(name, value):
     """Never a traceback, an unescaped word, or an empty page: what is not known does not filter."""
@@ -259,6 +278,18 @@ def keep(name: str, run: str, **changes: object) -> dict:
     result = copy.deepcopy(recordings.load(name)) | {"run_id": run, "provenance": "measured"} | changes
     Store().save(result)
     return result
+
+
+@pytest.mark.parametrize("kind", ["streaming", "needle"])
+def test_a_streaming_or_needle_run_in_the_address_is_found(kind):
+    """The lesson keeps its runs under names of their own, which this page must know."""
+    run = f"a-run-of-the-kind-{kind}"
+    result = copy.deepcopy(small.result()) | {"schedules": {}} | EXAMPLES[kind] | {"run_id": run, "provenance": "measured"}
+    Store().save(result)
+    app = opened(lang="en", lesson="sinks", **{kind: run})
+    measured = [part for part in html(app).split("<article")[1:] if "lab-badge-measured" in part]
+    expected = [claim.id for claim in ALL.values() if kind in claim.measured]
+    assert [re.search(r"claim-(\w+)'", part)[1] for part in measured] == expected
 
 
 def test_the_run_in_the_address_stands_beside_the_claims():
