@@ -23,7 +23,7 @@ def show(spec: dict, *, alt: str, key: str) -> str | None:
 
     alt: the chart in words, for who cannot see it.
     """
-    ids = {point["id"] for point in spec.get("points", ())}
+    ids = [point["id"] for point in spec.get("points", ())]  # a list: a browser may send anything, also what has no hash
     before = (st.session_state.get(key) or {}).get("picked")
     data = {"spec": spec, "alt": alt, "picked": before if before in ids else None}
     picked = script.component("plot")(key=key, data=data, on_picked_change=lambda: None).picked

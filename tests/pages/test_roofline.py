@@ -5,6 +5,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -15,7 +16,7 @@ from engine.formulas.kv import Attention, Latent, Recurrent
 from engine.formulas.roofline import compute_bound_batch, decode_attention_intensity
 from engine.paths import data_dir, runs_dir
 from engine.service import files
-from pages._ui import errors, fmt, recordings, session
+from pages._ui import errors, fmt, plot, recordings, session
 from pages._ui.words import PAGES, Words, table
 from pages.roofline import batch, decode, form, picture, point, story
 from tests.pages import roofline_small as small
@@ -289,6 +290,19 @@ def test_a_picked_point_is_found_and_else_the_smallest_decode():
     assert point.find(shown, "prefill-64-attention")["id"] == "prefill-64-attention"
     assert point.find(shown, "prefill-64-all")["id"] == point.find(shown, None)["id"] == "decode-1x64-attention"
     assert point.find([], "x") is None
+
+
+@pytest.mark.parametrize("sent", [[1], {"a": 1}, 1, None, True, "no-such-point"], ids=ascii)
+def test_what_a_browser_says_it_picked_may_be_anything(sent, monkeypatch):
+    """A list has no hash: the page must not break over what somebody sends in place of a point's name."""
+    given = {}
+
+    def component(_name):
+        return lambda *, data, **_: given.update(data) or SimpleNamespace(picked=sent)
+
+    monkeypatch.setattr(plot.script, "component", component)
+    monkeypatch.setattr(plot.st, "session_state", {"a-plot": {"picked": sent}})
+    assert plot.show({"points": [{"id": "x"}]}, alt="", key="a-plot") is None and given["picked"] is None
 
 
 @pytest.mark.parametrize(("name", "key"), [("decode-1x64-all", "picked.memory"), ("prefill-512-linear", "picked.arithmetic")])
