@@ -15,7 +15,8 @@ from collections.abc import Iterable
 
 from engine.formulas.kv import INT4_GROUP_TOKENS, Attention, Group, Latent, kv_bytes, state_bytes
 
-MOST_TOKENS = 1 << 26
+# A token takes a byte at least, so no memory of less than 35 TB is reached; exact in JavaScript, too.
+MOST_TOKENS = 1 << 45
 
 
 def request_bytes(groups: Iterable[Group], tokens: int, dtype: str) -> int:

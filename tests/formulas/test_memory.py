@@ -67,6 +67,12 @@ def test_the_longest_context_is_the_longest_that_fits(groups, dtype, room, reque
     assert not any(fits(found + more) for more in range(1, 400))
 
 
+def test_a_lean_model_in_many_devices_is_not_cut_off():
+    """64 cards of 288 GB hold thousands of millions of tokens of a model with one KV head; a limit of the search is no answer."""
+    falcon = (Attention(32, 1, 64, 64),)  # 8,192 bytes a token in bf16
+    assert memory.longest_context(falcon, "bf16", 64 * 288 * GB) == 64 * 288 * GB // 8192
+
+
 def test_bandwidth_bends_the_line():
     """One request reads all weights for a token; with many the caches are what is read, and tokens/s stop growing."""
     one = memory.decode_tokens_per_s(1, 16 * GB, GB, 3.35e12)

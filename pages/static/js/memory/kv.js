@@ -1,8 +1,8 @@
 // The formulas of engine/formulas/kv.py and memory.py once more, so that a picture can follow a slider without asking the
 // server. A browser test holds them equal over a grid. Groups are as pages/memory/calculator.py gives them.
 
-export const INT4_GROUP_TOKENS = 32;
-const MOST_TOKENS = 2 ** 26;
+const INT4_GROUP_TOKENS = 32;
+const MOST_TOKENS = 2 ** 45;
 const BYTES = { fp32: 4, bf16: 2, fp8: 1, int8: 1 };
 
 /** Bytes of one sequence: { payload, scales, total }. */
