@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 VISIBLE_TO_PAGES = (
     "engine.claims",
     "engine.errors",
+    "engine.experiments.attention_scenario",
     "engine.experiments.roofline_scenario",
     "engine.experiments.scenarios",
     "engine.experiments.sweep_scenarios",

@@ -10,6 +10,7 @@ from pathlib import Path
 import engine
 from engine.experiments.plan import Ground, Plan
 from engine.measure.clock import utc_now
+from engine.texts import Text
 
 # Of a result, whatever the experiment.
 FORMAT = 1
@@ -31,19 +32,16 @@ def begin() -> Begun:
 def manifest(plan: Plan, scenario, begun: Begun, *, order: list) -> dict:
     """scenario: what was asked for (a sweep's is not that of its plan); order: in which order it was measured."""
     setup = plan.setup
-    text = setup.text
     return {
         **origin(setup, scenario, begun, seed=plan.scenario.seed),
-        "text": {
-            "name": text.name,
-            "title": text.title,
-            "sha256": text.sha256,
-            "version": text.version,
-            "language": text.language,
-            "repeated": plan.text_repeated,
-        },
+        "text": {**about_text(setup.text), "repeated": plan.text_repeated},
         "order": order,
     }
+
+
+def about_text(text: Text) -> dict:
+    """Which text was read: results of different ones are not to be compared."""
+    return {name: getattr(text, name) for name in ("name", "title", "sha256", "version", "language")}
 
 
 def origin(setup: Ground, scenario, begun: Begun, *, seed: int) -> dict:

@@ -68,6 +68,10 @@ class Tokenizer:
         """Ids -> text. Bytes that are no whole character (an answer cut within one) become U+FFFD."""
         return self._core.decode(list(ids), skip_special_tokens=skip_special)
 
+    def token(self, token_id: int) -> str:
+        """A token as the vocabulary writes it, for messages; "" for an id that it has not."""
+        return self._core.id_to_token(token_id) or ""
+
     def pieces(self) -> Pieces:
         """A fresh incremental decoder, for one answer as it comes."""
         return Pieces(self)

@@ -16,6 +16,8 @@ from engine.errors import LabError
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _ENDINGS = (".json.gz", ".json")
+# What a result is about, by experiment: attention, streaming, needle, schedules and walls, sweeps and rooflines.
+_BODIES = {"points": list, "overview": dict, "curves": dict, "cells": list, "schedules": dict}
 
 
 def path_of(folder: Path, run_id: str) -> Path | None:
@@ -55,9 +57,11 @@ def read_result(path: Path) -> dict:
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise LabError("run-unreadable", path=str(path), why=_why(error)) from error
     wanted = {"run_id": str, "kind": str, "manifest": dict}
-    wanted |= {"points": list} if isinstance(result, dict) and "points" in result else {"schedules": dict}
+    if isinstance(result, dict):
+        body = next((key for key in _BODIES if key in result), "schedules")
+        wanted[body] = _BODIES[body]
     if not isinstance(result, dict) or any(not isinstance(result.get(key), kind) for key, kind in wanted.items()):
-        raise LabError("run-unreadable", path=str(path), why="it has no run_id, kind, manifest and schedules or points")
+        raise LabError("run-unreadable", path=str(path), why=f"it has no run_id, kind, manifest and {' or '.join(_BODIES)}")
     return result
 
 

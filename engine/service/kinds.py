@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 import engine
 from engine import texts
 from engine.errors import LabError
+from engine.experiments.attention_scenario import AttentionScenario
 from engine.experiments.roofline_scenario import RooflineScenario
 from engine.experiments.scenarios import SchedulesScenario
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario
@@ -21,6 +22,7 @@ SCENARIOS = {
     BACKLOG: SweepScenario,
     RooflineScenario.kind: RooflineScenario,
     WallScenario.kind: WallScenario,
+    AttentionScenario.kind: AttentionScenario,
 }
 
 

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.errors import LabError
+from engine.experiments.attention import run_attention
+from engine.experiments.attention_scenario import ATTENTION
 from engine.experiments.roofline import run_roofline
 from engine.experiments.roofline_scenario import ROOFLINE
 from engine.experiments.schedules import run_schedules
@@ -37,7 +39,14 @@ from engine.service.fair_queue import FairQueue
 from engine.service.outbox import Outbox
 from engine.service.store import Store
 
-RUNNERS = {"schedules": run_schedules, CHUNK_SWEEP: run_sweep, BACKLOG: run_sweep, ROOFLINE: run_roofline, WALL: run_wall}
+RUNNERS = {
+    "schedules": run_schedules,
+    CHUNK_SWEEP: run_sweep,
+    BACKLOG: run_sweep,
+    ROOFLINE: run_roofline,
+    WALL: run_wall,
+    ATTENTION: run_attention,
+}
 
 _STORE_WAIT_S = 5.0
 _IDLE_S = 900
