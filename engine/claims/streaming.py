@@ -25,7 +25,8 @@ def a11() -> Claim:
     cache = {"sinks": sinks, "recent": recent}
     slots = of_table(table, "S", sinks + recent, "tokens")
     accuracy = [table.value("accuracy", distance=distance, **cache) for distance in (near, far)]
-    asked = [of_table(table, symbol, value, "share") for symbol, value in zip(("a_near", "a_far"), accuracy, strict=True)]
+    of = table.conditions["model"]
+    asked = [of_table(table, symbol, value, "share", of) for symbol, value in zip(("a_near", "a_far"), accuracy, strict=True)]
     stream, distance = chosen("stream", "L", STREAM, "tokens"), of_table(table, "D_far", far, "tokens")
     lines = (
         Line("cache", KV_OF_CACHE, (*kv_shape(model), slots), model.kv_bytes(sinks + recent).total, "B"),
