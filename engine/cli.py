@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 it could not be done (one line on stderr says why and what
 """
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -32,9 +33,20 @@ def main(argv: list[str] | None = None) -> int:
         print("engine: interrupted; what had not ended is not stored", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails again
+        _drop_stdout()
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise  # a bug, not a full disk
+        _drop_stdout()
+        print(f"engine: {LabError('output-unwritable', path='stdout', why=error.strerror)}", file=sys.stderr)
+        return 1
     return 0
+
+
+def _drop_stdout() -> None:
+    """What is still to be written there goes nowhere, else the flush at exit fails again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupt(*_: object) -> None:
@@ -57,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     roofline.set_defaults(command=_run_roofline)
     wall = run.add_parser("wall", help="the same requests into a pool that cannot hold them all: paged, and reserving the maximum")
     wall.set_defaults(command=_run_wall)
-    for experiment in (schedules, chunks, backlog, roofline, wall):
+    attention = run.add_parser("attention", help="where every head of a model looks on a text, and what makes a sink")
+    attention.set_defaults(command=_run_attention)
+    for experiment in (schedules, chunks, backlog, roofline, wall, attention):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -149,6 +163,13 @@ def _run_wall(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(wall_for(device_class, **changes), arguments)
+
+
+def _run_attention(arguments: argparse.Namespace) -> None:
+    from engine.experiments.attention_scenario import attention_for
+
+    changes, device_class = _changes(arguments)
+    _run(attention_for(device_class, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:

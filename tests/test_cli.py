@@ -122,6 +122,15 @@ class TestListings:
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0 and err == b""
 
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+    @pytest.mark.parametrize("how", [[], ["--json", "-"]])
+    def test_a_full_stdout_is_one_line(self, start, how):
+        """`> result.json` on a full disk: a traceback says nothing to who only has to make room."""
+        with open("/dev/full", "wb") as full:
+            process = start("kv", "llama-3-8b", "--length", "5", *how, stdout=full)
+            _, err = process.communicate(timeout=30)
+        assert process.returncode == 1 and err.decode().count("\n") == 1 and "stdout" in err.decode()
+
 
 class TestUsage:
     @pytest.mark.parametrize(
