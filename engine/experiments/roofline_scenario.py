@@ -4,7 +4,7 @@ A step is a whole prompt's prefill, or one decode step of a batch of sequences t
 The file of `profiles/rooflines/` is the preset for each device class.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from engine.experiments.settings import (
     check_word,
     from_record,
     key_of,
+    listed,
     names_of,
     wrong,
 )
@@ -133,7 +134,7 @@ class RooflineScenario:
     def changed(self, changes: Mapping[str, object]) -> "RooflineScenario":
         """A copy with settings changed by name; a list may also be one number, or "16,64" from a command line."""
         check_names(changes, names_of(self))
-        return replace(self, **{name: _listed(value) if name in _LISTS else value for name, value in changes.items()})
+        return replace(self, **{name: listed(value) if name in _LISTS else value for name, value in changes.items()})
 
 
 @cache
@@ -152,12 +153,3 @@ def roofline_for(device_class: str = "cpu", /, **changes: object) -> RooflineSce
 
 def _preset(preset: Workload, device_class: str) -> RooflineScenario:
     return RooflineScenario.from_dict(preset.settings_for(device_class))
-
-
-def _listed(value: object) -> object:
-    if isinstance(value, str):
-        parts = [part.strip() for part in value.split(",") if part.strip()]
-        return tuple(int(part) if part.isdecimal() and len(part) < 20 else part for part in parts)
-    if isinstance(value, int):
-        return (value,)
-    return tuple(value) if isinstance(value, Iterable) else value

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 
 from engine.errors import LabError
@@ -19,6 +19,15 @@ def check_choice(name: str, value: object, known: Collection[str]) -> None:
     """Raises LabError("scenario-value")."""
     if value not in known:
         raise wrong(name, value, " | ".join(known))
+
+
+def check_list(name: str, values: object, known: range | tuple[str, ...]) -> None:
+    """Raises LabError("scenario-value") unless it is a tuple of some that are known, each once."""
+    some = values if isinstance(values, tuple) else (None,)
+    # 1.0 and True are in range(2).
+    if not all(isinstance(v, int | str) and not isinstance(v, bool) and v in known for v in some) or len(set(some)) < len(some):
+        names = f"whole numbers from {known[0]} to {known[-1]}" if isinstance(known, range) else " | ".join(known)
+        raise wrong(name, values, f"some of {names}, each once")
 
 
 def check_word(name: str, value: object) -> None:
@@ -56,6 +65,16 @@ def from_record(cls: type, record: object):
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
     except TypeError as error:
         raise wrong("scenario", record, str(error)) from error
+
+
+def listed(value: object) -> object:
+    """A list's entries, as a tuple, from what a form or a command line gives: [16, 64], 16, or "16,64"."""
+    if isinstance(value, str):
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        return tuple(int(part) if part.isdecimal() and len(part) < 20 else part for part in parts)
+    if isinstance(value, int):
+        return (value,)
+    return tuple(value) if isinstance(value, Iterable) else value
 
 
 def key_of(record: dict) -> str:
