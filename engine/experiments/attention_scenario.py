@@ -50,6 +50,7 @@ class AttentionScenario:
 
     kind: ClassVar[str] = ATTENTION
     workload: ClassVar[str] = ATTENTION
+    repeats: ClassVar[int] = 1  # the same tokens give the same shares
 
     tokens: int = 512
     text: str = "kjv"
