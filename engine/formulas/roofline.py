@@ -112,17 +112,6 @@ def ridge(flops_per_s: float, bytes_per_s: float) -> float:
     return flops_per_s / bytes_per_s
 
 
-def idle_share(intensity: float, ridge: float) -> float:
-    """The share of the time that the cores wait for memory at least, at this intensity: 0 from the ridge on."""
-    return max(0.0, 1 - intensity / ridge)
-
-
-def decode_gemm_intensity(batch: int, shape: Shape) -> float:
-    """Of all matrices of a decode step with this many sequences: about 2 x batch / bytes per value while weights dominate."""
-    costs = [linear_cost(inputs, outputs, batch, shape.bytes_per_value) for inputs, outputs in shape.matrices]
-    return intensity(tuple(map(sum, zip(*costs, strict=True))))
-
-
 def decode_attention_intensity(group: Group, heads: int, bytes_per_value: int) -> float:
     """Of one new token over a long context, K and V alone counted; the batch does not occur in it.
 
@@ -139,16 +128,6 @@ def decode_attention_intensity(group: Group, heads: int, bytes_per_value: int) -
     raise TypeError("recurrent layers read a state of fixed size, not a cache")
 
 
-def compute_bound_batch(ridge: float, bytes_per_value: int, shape: Shape | None = None) -> int | None:
-    """The smallest decode batch at which the matrices reach the ridge.
-
-    Without a shape the weights alone count: ridge x bytes / 2. With one its inputs and outputs count too, which caps the
-    intensity: None if the matrices are too small ever to get there.
-    """
-    if shape is None:
-        return max(1, ceil(ridge * bytes_per_value / 2))
-    weights = sum(inputs * outputs for inputs, outputs in shape.matrices)
-    per_row = sum(inputs + outputs for inputs, outputs in shape.matrices)
-    # 2 weights batch / (bytes (weights + per_row batch)) = ridge, solved for the batch.
-    room = 2 * weights - ridge * bytes_per_value * per_row
-    return max(1, ceil(ridge * bytes_per_value * weights / room)) if room > 0 else None
+def compute_bound_batch(ridge: float, bytes_per_value: int) -> int:
+    """The smallest decode batch at which the matrices of a dense model reach the ridge, their weights alone counted as bytes."""
+    return max(1, ceil(ridge * bytes_per_value / 2))

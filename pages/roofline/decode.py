@@ -75,8 +75,7 @@ def usable(model: ModelProfile) -> bool:
 
 def step(model: ModelProfile, machine: Machine, batch: int, context: int) -> Step:
     """One step of so many sequences, each with so many tokens before it. model: a usable one."""
-    linear_flops = 2 * (model.active_parameters or model.parameters) * batch
-    linear_bytes = model.weight_bytes_read(batch, machine.bytes_per_value)
+    linear_flops, linear_bytes = _linear(model, machine, batch)
     flops, moved = _attention(model, machine, context)
     attention_flops, attention_bytes = flops * batch, moved * batch
     seconds = _least_s(linear_flops, linear_bytes, machine.roof) + _least_s(attention_flops, attention_bytes, machine.roof)
@@ -88,8 +87,8 @@ def compute_bound_from(model: ModelProfile, machine: Machine) -> int | None:
     """The smallest batch at which the matrices reach the ridge; None if a million sequences do not."""
 
     def reached(batch: int) -> bool:
-        flops = 2 * (model.active_parameters or model.parameters) * batch
-        return flops / model.weight_bytes_read(batch, machine.bytes_per_value) >= machine.roof.ridge
+        flops, moved = _linear(model, machine, batch)
+        return flops / moved >= machine.roof.ridge
 
     if not reached(MOST_BATCH):
         return None
@@ -111,6 +110,12 @@ def requests(model: ModelProfile, machine: Machine, context: int) -> int | None:
 def endless_idle_share(model: ModelProfile, machine: Machine, context: int) -> float:
     """The idle share that no batch gets below at a context: the matrices then compute all the time, attention as it must."""
     return step(model, machine, MOST_BATCH, context).idle_share
+
+
+def _linear(model: ModelProfile, machine: Machine, batch: int) -> tuple[float, float]:
+    """Operations and bytes of the matrices of one step."""
+    flops = 2 * (model.active_parameters or model.parameters) * batch
+    return flops, model.weight_bytes_read(batch, machine.bytes_per_value)
 
 
 def _attention(model: ModelProfile, machine: Machine, context: int) -> tuple[float, float]:

@@ -16,8 +16,6 @@ from engine.formulas.roofline import (
     attainable,
     compute_bound_batch,
     decode_attention_intensity,
-    decode_gemm_intensity,
-    idle_share,
     intensity,
     ridge,
     step_cost,
@@ -172,7 +170,6 @@ def test_prefill_becomes_dense_and_decode_attention_never_does(shape, tokens, ba
     assert intensity(alone) < limit
     far = step_cost(shape, [(1_000_000, 1, True)])["attention"]
     assert intensity(far) == pytest.approx(limit, rel=1e-3)
-    assert decode_gemm_intensity(batch, shape) == pytest.approx(intensity(step_cost(shape, [(0, 1, True)] * batch)["linear"]))
 
 
 @pytest.mark.parametrize(
@@ -191,39 +188,32 @@ def test_a_state_is_no_cache():
         decode_attention_intensity(Recurrent(10, 1000), 8, 2)
 
 
-@given(SHAPES, st.floats(0.5, 2000))
-def test_the_batch_is_the_smallest_that_reaches_the_ridge(shape, at):
-    """The slider's mark one batch off, or a batch named where none is enough."""
-    batch = compute_bound_batch(at, shape.bytes_per_value, shape)
-    if batch is None:
-        assert decode_gemm_intensity(10**15, shape) <= at * (1 + 1e-9)
-        return
-    assert decode_gemm_intensity(batch, shape) >= at * (1 - 1e-9)
-    assert batch == 1 or decode_gemm_intensity(batch - 1, shape) < at * (1 + 1e-9)
-    assert batch >= compute_bound_batch(at, shape.bytes_per_value), "inputs and outputs only add bytes"
+@given(st.floats(0.5, 2000), st.sampled_from([1, 2, 4]))
+def test_the_batch_is_the_smallest_that_reaches_the_ridge(at, bytes_per_value):
+    """One batch off, and the claim names a batch that is not the crossing."""
+    batch = compute_bound_batch(at, bytes_per_value)
+    assert 2 * batch / bytes_per_value >= at * (1 - 1e-9)
+    assert batch == 1 or 2 * (batch - 1) / bytes_per_value < at * (1 + 1e-9)
 
 
 def test_decode_becomes_compute_bound_at_large_batch():
-    """Claim A5 on an H100 in bf16: at about 300 sequences if weights alone are read."""
+    """Claim A5 on an H100 in bf16: at about 300 sequences if weights alone are read; inputs and outputs only add bytes."""
     h100 = profiles.device("h100-sxm")
     at = ridge(h100.bf16_flops_per_s, h100.memory_bytes_per_s)
-    assert compute_bound_batch(at, 2) == pytest.approx(at, abs=1) and 250 < at < 350
+    batch = compute_bound_batch(at, 2)
+    assert batch == pytest.approx(at, abs=1) and 250 < at < 350
     shape = shape_of(CATALOG["random-1b"].config, 2)
-    assert decode_gemm_intensity(1, shape) == pytest.approx(1.0, rel=0.01)
-    batch = compute_bound_batch(at, 2, shape)
-    assert decode_gemm_intensity(batch - 1, shape) < at <= decode_gemm_intensity(batch, shape)
-    assert compute_bound_batch(at, 2, shape_of(CATALOG["random-tiny"].config, 2)) is None
+    one, crossing, more = (intensity(step_cost(shape, [(0, 1, True)] * n)["linear"]) for n in (1, batch, 2 * batch))
+    assert one == pytest.approx(1.0, rel=0.01) and 0.7 * at < crossing < at < more
 
 
 @given(st.floats(1e9, 1e16), st.floats(1e8, 1e14), st.floats(1e-3, 1e5))
 def test_the_roof(flops_per_s, bytes_per_s, at):
-    """Sloped, then flat, meeting at the ridge; cores are idle for what is missing below it."""
+    """Sloped, then flat, meeting at the ridge."""
     top = ridge(flops_per_s, bytes_per_s)
     assert attainable(at, flops_per_s, bytes_per_s) <= flops_per_s
     assert attainable(top, flops_per_s, bytes_per_s) == pytest.approx(flops_per_s)
     assert attainable(top / 2, flops_per_s, bytes_per_s) == pytest.approx(flops_per_s / 2)
-    assert idle_share(top / 4, top) == pytest.approx(0.75) and idle_share(2 * top, top) == 0.0
-    assert idle_share(at, top) == pytest.approx(1 - attainable(at, flops_per_s, bytes_per_s) / flops_per_s, abs=1e-9)
 
 
 def test_the_preset_reaches_both_sides_of_a_ridge():

@@ -1,13 +1,12 @@
 // Values to pixels, on linear and logarithmic axes, and where the ticks stand. Pure.
 
-/** { at: value -> pixel, back: pixel -> value } for range [low, high] on from..to. */
+/** { at: value -> pixel } for range [low, high] on from..to. */
 export function scale({ range: [low, high], log }, from, to) {
   const turn = log ? Math.log : (value) => value;
   const begin = turn(low);
   const per = (to - from) / (turn(high) - begin);
   return {
     at: (value) => from + (turn(log ? Math.max(value, 1e-300) : value) - begin) * per,
-    back: (pixel) => (log ? Math.exp(begin + (pixel - from) / per) : begin + (pixel - from) / per),
   };
 }
 
@@ -21,16 +20,6 @@ export function placed(ticks, at, least) {
     found.push([value, label, pixel]);
     last = pixel;
   }
-  return found;
-}
-
-/** Round steps between two values, about `most` of them. */
-export function evenTicks(low, high, most = 6) {
-  const raw = (high - low) / most || 1;
-  const size = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].find((m) => m * size >= raw) * size;
-  const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-9); n++) found.push(n * step);
   return found;
 }
 
