@@ -45,6 +45,8 @@ def _expected(text: str) -> str:
     """What the engine expects of a setting, in Korean; anything else stays as it is."""
     if found := re.fullmatch(r"a (whole )?number from (\S+) to (\S+)", text):
         return f"{_grouped(found.group(2))} 이상 {_grouped(found.group(3))} 이하의 {'정수' if found.group(1) else '수'}"
+    if found := re.fullmatch(r"at least (\d+)", text):
+        return f"{_grouped(found.group(1))} 이상"
     if found := re.fullmatch(r"up to (\d+) different whole numbers from (\d+) to (\d+)", text):
         return f"{_grouped(found.group(2))} 이상 {_grouped(found.group(3))} 이하의 서로 다른 정수(최대 {found.group(1)}개)"
     if found := re.fullmatch(r"(\d+) to (\d+) different whole numbers", text):

@@ -17,14 +17,9 @@ from pages.memory import measured_story as story
 SLOT = "wall"
 PHASES = ("queued", "starting-workers", "measuring")
 FIELDS = (
-    "count",
-    "pool_tokens",
-    "reserve_tokens",
-    "prompt_tokens_min",
-    "prompt_tokens_max",
-    "seed",
-    "output_tokens_min",
-    "output_tokens_max",
+    ("count", "pool_tokens", "reserve_tokens"),
+    ("prompt_tokens_min", "prompt_tokens_max"),
+    ("output_tokens_min", "output_tokens_max", "seed"),
 )
 LIVE_S = 1.5
 
@@ -84,8 +79,8 @@ def _form(words: Words, shown: dict | None) -> None:
 def _numbers(start: WallScenario, words: Words) -> dict:
     """The reader's changes by name; an emptied field keeps its number."""
     changes = {}
-    for row in range(0, len(FIELDS), 3):
-        for place, name in zip(st.columns(3), FIELDS[row : row + 3], strict=False):
+    for row in FIELDS:
+        for place, name in zip(st.columns(3), row, strict=False):
             present, key = getattr(start, name), f"measured.help_{name}"
             found = place.number_input(
                 field_label(name, words),

@@ -416,8 +416,8 @@ def test_the_machine_that_measured_can_be_chosen_in_its_own_format():
 
 
 def test_korean_expectations_are_korean():
-    """The scenario's own words for a list that may not work were left in English."""
-    for expected in ("up to 16 different whole numbers from 1 to 1024", "1 to 16 different whole numbers", "such that there are 1 to 80 steps, prefills included"):
+    """The scenario's own words for what may not work were left in English, and those of a pool that is too small."""
+    for expected in ("at least 16", "up to 16 different whole numbers from 1 to 1024", "1 to 16 different whole numbers", "such that there are 1 to 80 steps, prefills included"):
         error = LabError("scenario-value", field="decode_batches", value="x", expected=expected)
         assert not re.search("[a-z]{3,}", errors.sentence(error, KO))
 

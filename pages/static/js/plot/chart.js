@@ -61,7 +61,10 @@ export class Chart {
     const clip = s("clipPath", { id: `${this.id}-clip` }, s("rect", { x: box.left, y: box.top - 4, width: Math.max(0, box.right - box.left), height: box.bottom - box.top + 8 }));
     const inside = s("g", { "clip-path": `url(#${this.id}-clip)` }, ...(spec.areas ?? []).map((area) => this.#area(area)), ...(spec.lines ?? []).map((line) => this.#line(line)));
     const had = this.svg.contains(document.activeElement) ? this.focused : null;
-    this.svg.replaceChildren(s("defs", {}, clip), ...this.#axes(), inside, ...(spec.marks ?? []).flatMap((mark) => this.#mark(mark)), ...this.#names(named), this.#points());
+    // The words of all marks above the lines of all marks: none is crossed out.
+    const marks = (spec.marks ?? []).map((mark) => this.#mark(mark));
+    const over = [...marks.flatMap(([line]) => line ?? []), ...marks.flatMap(([, text]) => text ?? [])];
+    this.svg.replaceChildren(s("defs", {}, clip), ...this.#axes(), inside, ...over, ...this.#names(named), this.#points());
     if (had) this.svg.querySelector(`[data-id="${CSS.escape(had)}"]`)?.focus();
     this.#legend(named);
     this.#tell(null);
