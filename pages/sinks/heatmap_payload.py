@@ -6,13 +6,15 @@ Only the chosen head's map travels: some ten kilobytes, whatever the model.
 from __future__ import annotations
 
 import base64
-from functools import lru_cache
 from statistics import median
 
+import numpy as np
+
+from engine.formulas import attention as formulas
 from pages._ui.words import Words
 from pages.sinks import heatmap_story as story
 from pages.sinks.ramp import RAMP
-from pages.sinks.shares import share, visible
+from pages.sinks.shares import share
 
 SPOKEN = "heat."
 
@@ -24,7 +26,7 @@ def payload(result: dict, at: tuple[int, int], measure: str, words: Words) -> di
         "words": {key: words(key) for key in words.keys(SPOKEN)},
         "ramp": {mode: list(colors) for mode, colors in RAMP.items()},
         "overview": {
-            "rows": [[round(value, 5) for value in values] for values in story.rows(result, measure)],
+            "rows": story.rows(result, measure),
             "even": story.even(result, measure),
             "measure": measure,
             "k": story.first_k(result),
@@ -37,7 +39,7 @@ def payload(result: dict, at: tuple[int, int], measure: str, words: Words) -> di
 
 def chosen(found: object, result: dict) -> tuple[int, int]:
     """The head a browser asks for, if the result has it; else the one that gives token 0 the most."""
-    layers, heads = len(story.rows(result)), len(story.rows(result)[0])
+    layers, heads = result["layers"], result["heads"]
     whole = isinstance(found, list | tuple) and len(found) == 2 and all(isinstance(n, int) and not isinstance(n, bool) for n in found)
     if whole and 0 <= found[0] < layers and 0 <= found[1] < heads:
         return found[0], found[1]
@@ -45,51 +47,43 @@ def chosen(found: object, result: dict) -> tuple[int, int]:
 
 
 def head_map(result: dict, layer: int, head: int, words: Words) -> dict:
-    """One head's map: bytes row by row, how a byte becomes a share, and the tokens of each row and column."""
-    maps = result["maps"]
-    n, tokens = maps["size"], len(result["tokens"])
-    begin = (layer * len(story.rows(result)[0]) + head) * n * n
-    cells = _bytes(maps["data"])[begin : begin + n * n]
-    reduced = n < tokens
-    key = "map.reduced" if reduced else "map.whole"
+    """One head's map: a byte for each cell up to the diagonal, and the tokens of each row and column."""
+    maps, tokens = result["maps"], len(result["tokens"])
+    n = maps["size"]
+    key = "map.whole" if maps["reduction"] is None else "map.reduced"
+    cells = formulas.head_map(maps, number(result, layer, head))[np.tril_indices(n)]
     return {
         "size": n,
-        "power": story.byte_power(maps),
-        "top": 1.0,
-        "cells": base64.b64encode(cells).decode(),
-        "bins": [[first, last, visible(result["tokens"][first]), visible(result["tokens"][last])] for first, last in bins(result)],
-        "reduced": reduced,
+        "cells": base64.b64encode(cells.tobytes()).decode(),
+        "bins": [[first, last, result["tokens"][first], result["tokens"][last]] for first, last in bins(result)],
+        "reduced": maps["reduction"] is not None,
         "note": words(key, n=n, tokens=tokens),
     }
 
 
 def bins(result: dict) -> list[tuple[int, int]]:
     """(first, last) token of each row and column of the maps."""
-    n, edges = result["maps"]["size"], list(result["maps"]["edges"])
-    ends = [*edges[1:], len(result["tokens"])][:n]
-    return [(first, end - 1) for first, end in zip(edges, ends)]
+    edges = result["maps"]["edges"]
+    return [(first, end - 1) for first, end in zip(edges, edges[1:])]
+
+
+def number(result: dict, layer: int, head: int) -> int:
+    """A head among all."""
+    return layer * result["heads"] + head
 
 
 def profile(result: dict, layer: int, head: int, words: Words) -> dict:
-    """What each key gets, of this head, of its layer, and if it were spread evenly."""
-    of_head = story.profile(result, layer, head)
-    begin = result["overview"]["queries_from"]
-    facts = {"layer": layer, "head": head, "first": share(of_head[0]), "median": share(median(of_head))}
+    """What each key gets: of this head (None where a result has too many to keep), of its layer, and if it were spread evenly."""
+    found, begin = result["profile"], result["overview"]["queries_from"]
+    of_layer = found["by_layer"][layer]
+    of_head = formulas.head_profile(found, number(result, layer, head)).tolist() if found["by_head"] else None
+    told = of_head or of_layer
+    key = "profile.alt" if of_head else "profile.alt_layer"
     return {
         "tokens": len(result["tokens"]),
-        "head": [_rounded(v) for v in of_head],
-        "layer": [_rounded(v) for v in story.layer_profile(result, layer)],
-        "even": [_rounded(v) for v in story.even_profile(len(of_head), begin)],
+        "head": of_head and [float(f"{value:.3g}") for value in of_head],
+        "layer": of_layer,
+        "even": found["uniform"],
         "note": words("profile.note", from_token=begin),
-        "alt": words("profile.alt", **facts),
+        "alt": words(key, layer=layer, head=head, first=share(told[0]), median=share(median(told))),
     }
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
-
-
-@lru_cache(maxsize=4)
-def _bytes(data: str) -> bytes:
-    """The maps of a whole result: decoded once for all heads a reader looks at."""
-    return base64.b64decode(data)

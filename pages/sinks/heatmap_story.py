@@ -12,7 +12,7 @@ from statistics import fmean
 from pages._ui import fmt
 from pages._ui.charts import even_ticks
 from pages._ui.words import Words
-from pages.sinks.shares import share, visible
+from pages.sinks.shares import share
 
 Sentence = tuple[str, dict[str, str]]
 
@@ -23,6 +23,7 @@ TOO_EVEN = 0.1
 JUMP = 2.0
 # A start that keeps this part of the usual attention has become the sink as well.
 KEPT = 0.5
+SHOWN = 4  # first tokens of a start
 STARTS = ("as_is", "special", "newline", "word", "newlines4")
 MEASURES = ("first", "first_k")
 
@@ -38,7 +39,7 @@ def even(result: dict, measure: str = "first") -> float:
 
 
 def first_k(result: dict) -> int:
-    return result["manifest"]["scenario"]["first_k"]
+    return result["overview"]["first_k_tokens"]
 
 
 def by_layer(result: dict, measure: str = "first") -> list[float]:
@@ -96,10 +97,11 @@ def figures(result: dict, words: Words) -> list[tuple[str, str]]:
 
 def about(result: dict, words: Words) -> str:
     """Which text was read, and what of it the numbers are of."""
-    scenario = result["manifest"]["scenario"]
-    key = f"run.text_{scenario['text']}"
-    facts = {"tokens": fmt.count(len(result["tokens"])), "offset": fmt.count(scenario["offset"]), "from_token": fmt.count(result["overview"]["queries_from"])}
-    return words("heatmap.about", text=words(key) if key in words else words("heatmap.about_own"), **facts)
+    key = f"run.text_{result['manifest']['scenario']['text']}"
+    read = result["text"]
+    facts = {"tokens": fmt.count(read["tokens"]), "offset": fmt.count(read["offset"]), "from_token": fmt.count(result["overview"]["queries_from"])}
+    told = words("heatmap.about", text=words(key) if key in words else words("heatmap.about_own"), **facts)
+    return f"{told} {words('heatmap.shorter', asked=fmt.count(read['asked']))}" if read["tokens"] < read["asked"] else told
 
 
 def strongest(result: dict) -> tuple[int, int]:
@@ -114,17 +116,22 @@ def starts(result: dict) -> list[dict]:
     return [found[name] for name in STARTS if name in found]
 
 
+def starts_even(result: dict) -> float:
+    """What an even spread would give the first token of each: they are shorter than the text."""
+    return result["starts_on"]["uniform"]
+
+
 def starts_said(result: dict) -> list[Sentence]:
     """Whether whatever comes first becomes the sink."""
     found = {entry["name"]: entry for entry in starts(result)}
     usual = found.get("as_is")
-    if usual is None or even(result) > TOO_EVEN:
+    if usual is None or starts_even(result) > TOO_EVEN:
         return []
     others = [entry for name, entry in found.items() if name != "as_is"]
     said: list[Sentence] = []
     if single := [entry for entry in others if entry["name"] != "newlines4"]:
         values = [entry["first"] for entry in single]
-        facts = {"usual": share(usual["first"]), "low": share(min(values)), "high": share(max(values)), "even": share(even(result))}
+        facts = {"usual": share(usual["first"]), "low": share(min(values)), "high": share(max(values)), "even": share(starts_even(result))}
         said.append(("starts.any" if min(values) >= KEPT * usual["first"] else "starts.not_any", facts))
     if four := found.get("newlines4"):
         facts = {"k": fmt.count(first_k(result)), "first": share(four["first"]), "all": share(four["first_k"]), "usual": share(usual["first"])}
@@ -132,12 +139,17 @@ def starts_said(result: dict) -> list[Sentence]:
     return said
 
 
+def starts_facts(result: dict) -> dict[str, str]:
+    """On how much of the text the starts were read."""
+    return {name: fmt.count(result["starts_on"][name]) for name in ("tokens", "queries_from")}
+
+
 def starts_table(result: dict, words: Words) -> tuple[list[str], list[list[str]]]:
     head = [words(f"starts.{name}") for name in ("start", "tokens")] + [words("starts.to_first"), words("starts.to_first_k", k=first_k(result))]
     return head, [
         [
-            words(f"start.{entry['name']}"),
-            " · ".join(visible(label) for label in entry.get("labels") or ()) or fmt.DASH,
+            _name(entry, words),
+            " ".join(f"“{label}”" for label in entry["labels"][:SHOWN]),
             share(entry["first"]),
             share(entry["first_k"]),
         ]
@@ -153,14 +165,14 @@ def starts_spec(result: dict, words: Words) -> dict | None:
     layers = len(found[0]["by_layer"])
     top = max(max(entry["by_layer"]) for entry in found)
     high = min(1.0, max(0.1, top * 1.1))
-    line_even = {"name": words("heat.line_even"), "points": [[0, even(result)], [layers - 1, even(result)]], "style": 5, "width": 1.4, "label": "legend"}
+    line_even = {"name": words("heat.line_even"), "points": [[0, starts_even(result)], [layers - 1, starts_even(result)]], "style": 5, "width": 1.4, "label": "legend"}
     return {
         "height": 320,
         "x": {"title": words("heat.layer_axis"), "range": [0, max(1, layers - 1)], "ticks": [[n, str(n)] for n in range(0, layers, 2 if layers > 12 else 1)]},
         "y": {"title": words("starts.axis"), "range": [0, high], "ticks": [[value, share(value)] for value in even_ticks(0.0, high, 5)]},
         "lines": [
             {
-                "name": words(f"start.{entry['name']}"),
+                "name": _name(entry, words),
                 "points": [[layer, value] for layer, value in enumerate(entry["by_layer"])],
                 "texts": [_at(entry, layer, words) for layer in range(len(entry["by_layer"]))],
                 "style": STARTS.index(entry["name"]),
@@ -175,11 +187,15 @@ def starts_spec(result: dict, words: Words) -> dict | None:
 
 def _at(entry: dict, layer: int, words: Words) -> str:
     where = words("starts.at", layer=layer, share=share(entry["by_layer"][layer]))
-    return f"{words('start.' + entry['name'])}\n{where}"
+    return f"{_name(entry, words)}\n{where}"
+
+
+def _name(entry: dict, words: Words) -> str:
+    return words(f"start.{entry['name']}")
 
 
 def starts_alt(result: dict, words: Words) -> str:
-    found = [words("alt.start", start=words(f"start.{e['name']}"), first=share(e["first"]), top=share(max(e["by_layer"]))) for e in starts(result)]
+    found = [words("alt.start", start=_name(e, words), first=share(e["first"]), top=share(max(e["by_layer"]))) for e in starts(result)]
     return " ".join([words("alt.starts"), *found])
 
 
@@ -188,26 +204,3 @@ def overview_table(result: dict, measure: str, words: Words) -> tuple[list[str],
     found = rows(result, measure)
     head = [words("table.layer"), *(words("table.head", head=head) for head in range(len(found[0]))), words("heat.mean")]
     return head, [[str(layer), *map(share, values), share(fmean(values))] for layer, values in enumerate(found)]
-
-
-def even_profile(tokens: int, begin: int) -> list[float]:
-    """What each key would get on average of the queries from ``begin`` on, were they to treat all they see alike."""
-    found, total = [0.0] * tokens, 0.0
-    for key in range(tokens - 1, -1, -1):
-        if key >= begin:
-            total += 1 / (key + 1)
-        found[key] = total / (tokens - begin)
-    return found
-
-
-def profile(result: dict, layer: int, head: int) -> list[float]:
-    """Mean attention that each key gets of a head, over the queries of the overview."""
-    return result["profile"]["by_head"][layer][head]
-
-
-def layer_profile(result: dict, layer: int) -> list[float]:
-    return result["profile"]["by_layer"][layer]
-
-
-def byte_power(maps: dict) -> float:
-    return 2.0

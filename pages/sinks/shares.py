@@ -1,13 +1,8 @@
-"""Shares of attention as numbers, and tokens as labels. Equal to pages/static/js/heat/label.js (a browser test compares them). Pure."""
+"""Shares of attention as numbers. Equal to pages/static/js/heat/label.js (a browser test compares them). Pure."""
 
 from __future__ import annotations
 
-import unicodedata
-
 from pages._ui import fmt
-
-# What a line break or a tab would do to a label, shown as a sign.
-SIGNS = {"\n": "⏎", "\r": "⏎", "\t": "⇥", " ": "␣", "\u00a0": "␣", "\u3000": "␣"}
 
 
 def share(value: float | None) -> str:
@@ -20,9 +15,3 @@ def share(value: float | None) -> str:
         if percent >= least:
             return f"{percent:.{digits}f} %"
     return "< 0.01 %" if percent > 0 else "0 %"
-
-
-def visible(label: str) -> str:
-    """A token as it can stand in a line: spaces and breaks as signs, other control characters as their number, and no
-    character that turns the direction of what follows."""
-    return "".join(SIGNS.get(c) or (f"U+{ord(c):04X}" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn") and c not in "\u200c\u200d" else c) for c in label)

@@ -1,15 +1,20 @@
 """A small attention result made by hand: its heads attend by a rule, so that every number of the page can be checked.
 
 Head (layer, head) gives token 0 a part of its attention and spreads the rest evenly over all it can see. The part is SINK from
-layer ONSET on and nothing before, a little more with each head. Reduced to bins as the experiment does it.
+layer ONSET on and nothing before, a little more with each head.
 """
 
 from __future__ import annotations
 
 import base64
 
+import numpy as np
+
+from engine.experiments.attention_scenario import AttentionScenario
+from engine.formulas import attention as formulas
+
 LAYERS, HEADS, ONSET, SINK = 6, 3, 2, 0.4
-TOKENS = ["In", " the", " beginning", "\n", "한", "\ufffd", " \u202eabc", "👩‍👩‍👧", " of", "."]
+TOKENS = ["In", "␣the", "␣beginning", "⏎", "한 (1/2)", "한 (2/2)", "U+202Eabc", "👩‍👩‍👧", "שלום", "."]
 
 
 def part(layer: int, head: int, onset: int | None = ONSET) -> float:
@@ -23,44 +28,31 @@ def row(layer: int, head: int, query: int, onset: int | None = ONSET) -> list[fl
     return [(1 - sink) / (query + 1) + (sink if key == 0 else 0.0) for key in range(query + 1)]
 
 
-def result(tokens: int = 40, size: int = 64, layers: int = LAYERS, heads: int = HEADS, onset: int | None = ONSET, **changes: object) -> dict:
-    """A result of so many tokens, its maps of at most ``size`` bins; changes replace whole entries."""
-    n = min(size, tokens)
-    edges = [i * tokens // n for i in range(n + 1)]
-    begin = tokens // 10
-    queries = range(begin, tokens)
-    maps = {(layer, head): [row(layer, head, q, onset) + [0.0] * (tokens - q - 1) for q in range(tokens)] for layer in range(layers) for head in range(heads)}
+def maps(tokens: int, layers: int, heads: int, onset: int | None) -> np.ndarray:
+    """[layers, heads, tokens, tokens]"""
+    found = np.zeros((layers, heads, tokens, tokens))
+    for layer in range(layers):
+        for head in range(heads):
+            for query in range(tokens):
+                found[layer, head, query, : query + 1] = row(layer, head, query, onset)
+    return found
 
-    def mean(layer: int, head: int, keys: int) -> float:
-        return sum(sum(maps[layer, head][q][:keys]) for q in queries) / len(queries)
 
-    def even(keys: int) -> float:
-        return sum(min(keys, q + 1) / (q + 1) for q in queries) / len(queries)
-
-    def profile(layer: int, head: int) -> list[float]:
-        return [sum(maps[layer, head][q][k] for q in queries) / len(queries) for k in range(tokens)]
-
-    data = bytearray()
-    for found in maps.values():
-        for i in range(n):
-            group = found[edges[i] : edges[i + 1]]
-            for j in range(n):
-                share = sum(sum(q[edges[j] : edges[j + 1]]) for q in group) / len(group)
-                data.append(round(255 * min(1.0, share) ** 0.5))
-    profiles = [[profile(layer, head) for head in range(heads)] for layer in range(layers)]
-    first = [[mean(layer, head, 1) for head in range(heads)] for layer in range(layers)]
-    layer_first = [sum(found) / heads for found in first]
-    first_k = [[mean(layer, head, 4) for head in range(heads)] for layer in range(layers)]
+def result(tokens: int = 40, width: int = 1, layers: int = LAYERS, heads: int = HEADS, onset: int | None = ONSET, **changes: object) -> dict:
+    """A result of so many tokens, so many to each bin of its maps; changes replace whole entries."""
+    edges = formulas.bin_edges(tokens, width)
+    begin = formulas.first_query(tokens)
+    p = maps(tokens, layers, heads, onset)
+    of_keys = np.array([formulas.received(layer, begin) for layer in p])
+    first, first_k = of_keys[:, :, 0], of_keys[:, :, :4].sum(axis=2)
+    by_layer = first.mean(axis=1)
     return {
         "format": 1,
         "kind": "attention",
         "run_id": "Hand_made_attention_run",
         "provenance": "measured",
         "manifest": {
-            "scenario": {
-                "text": "kjv", "tokens": tokens, "offset": 0, "first_k": 4, "model": "smollm2-135m-instruct",
-                "device": "auto", "dtype": "auto", "threads": 0, "seed": 0,
-            },
+            "scenario": AttentionScenario(tokens=max(2, tokens)).as_dict(),
             "model": {"name": "tiny", "title": "Tiny", "quantization": "none"},
             "device": {"name": "A machine", "cores": 2, "memory_bytes": 16 * 10**9, "class": "cpu"},
             "dtype": "float32",
@@ -70,26 +62,49 @@ def result(tokens: int = 40, size: int = 64, layers: int = LAYERS, heads: int = 
         "tokens": [TOKENS[i % len(TOKENS)] for i in range(tokens)],
         "layers": layers,
         "heads": heads,
-        "overview": {"first": first, "first_k": first_k, "uniform": even(1), "uniform_k": even(4), "queries_from": begin},
-        "maps": {
-            "reduction": None if n == tokens else "mean over queries, sum over keys",
-            "size": n,
-            "edges": edges,
-            "scale": "sqrt",
-            "data": base64.b64encode(bytes(data)).decode(),
+        "text": {"tokens": tokens, "asked": tokens, "offset": 0, "characters": 5 * tokens, "more": True},
+        "overview": {
+            "queries_from": begin,
+            "first_k_tokens": 4,
+            "first": first.tolist(),
+            "first_k": first_k.tolist(),
+            "uniform": formulas.even_share(tokens, begin, 1),
+            "uniform_k": formulas.even_share(tokens, begin, 4),
         },
-        "profile": {"by_head": profiles, "by_layer": [[sum(v) / heads for v in zip(*found)] for found in profiles]},
+        "profile": {
+            "by_layer": of_keys.mean(axis=1).tolist(),
+            "by_head": base64.b64encode(formulas.as_bytes(of_keys)).decode(),
+            "uniform": formulas.even(tokens, begin).tolist(),
+            "scale": formulas.SCALE,
+        },
+        "maps": {
+            "reduction": None if width == 1 else formulas.REDUCTION,
+            "size": len(edges) - 1,
+            "edges": edges,
+            "scale": formulas.SCALE,
+            "data": base64.b64encode(b"".join(formulas.packed(formulas.reduced(layer, edges)) for layer in p)).decode(),
+        },
+        "exact": None,
         "starts": [
-            {"name": name, "first": factor * sum(layer_first) / layers, "first_k": 0.4, "by_layer": [factor * v for v in layer_first], "labels": labels}
+            {
+                "name": name,
+                "first": factor * float(by_layer.mean()),
+                "first_k": 0.4,
+                "by_layer": (factor * by_layer).tolist(),
+                "by_layer_k": [0.4] * layers,
+                "by_position": [0.1] * 8,
+                "labels": labels,
+            }
             for name, factor, labels in (
-                ("as_is", 1.0, ["In", " the"]),
+                ("as_is", 1.0, ["In", "␣the"]),
                 ("special", 0.9, ["<|im_start|>", "In"]),
-                ("newline", 0.8, ["\n", " the"]),
-                ("word", 0.9, [" Dog", " the"]),
-                ("newlines4", 0.3, ["\n", "\n", "\n", "\n"]),
+                ("newline", 0.8, ["⏎", "␣the"]),
+                ("word", 0.9, ["␣Dog", "␣the"]),
+                ("newlines4", 0.3, ["⏎", "⏎", "⏎", "⏎"]),
             )
         ],
-        "seconds": {"forward": 0.5},
+        "starts_on": {"tokens": tokens, "queries_from": begin, "uniform": formulas.even_share(tokens, begin, 1), "uniform_k": 0.1},
+        "seconds": {"starting": 1.0, "loading": 1.0, "computing": 0.5},
         "disturbance": {"disturbed": False},
         **changes,
-    }  # fmt: skip
+    }

@@ -3,7 +3,6 @@
 
 import { h, wording } from "../shared/dom.js";
 import { Chart } from "../plot/chart.js";
-import { evenTicks } from "../plot/scale.js";
 import { ramp, rooted } from "./colour.js";
 import { Grid, cellLines } from "./grid.js";
 import { share, times } from "./label.js";
@@ -143,10 +142,16 @@ export class Heat {
   }
 }
 
-/** Shares of one head, query by query, from bytes: see pages/sinks/heatmap_payload.py. */
-function decoded({ cells, power, top }) {
+/** Shares of one head up to the diagonal, query by query, from bytes (`as_shares` of engine/formulas/attention.py). */
+function decoded({ cells }) {
   const bytes = Uint8Array.from(atob(cells), (c) => c.charCodeAt(0));
-  return Float64Array.from(bytes, (value) => top * (value / 255) ** power);
+  return Float64Array.from(bytes, (value) => (value / 255) ** 2);
+}
+
+/** 0 and about five round numbers of tokens up to the last. */
+function roundSteps(last) {
+  const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((size) => last / size <= 6);
+  return Array.from({ length: Math.floor(last / step) + 1 }, (_, i) => i * step);
 }
 
 /** What each key gets, on a logarithmic scale: the first token and the rest differ by factors of a hundred. */
@@ -155,13 +160,13 @@ export function profileSpec({ head, layer, even, tokens }, words) {
   const last = Math.max(1, tokens - 1);
   const line = (name, values, style, more) => ({ name, points: points(values), style, label: "legend", ...more });
   const lines = [];
-  if (even) lines.push(line(words("heat.line_even"), even, 5, { width: 1.6 }));
-  if (layer) lines.push(line(words("heat.line_layer"), layer, 1, { width: 1.6, solid: true }));
-  const texts = head.map((value, i) => `${words("heat.key", { n: i })}\n${share(value)}`);
-  lines.push(line(words("heat.line_head"), head, 0, { width: 2, solid: true, texts }));
+  const texts = (values) => values.map((value, i) => `${words("heat.key", { n: i })}\n${share(value)}`);
+  lines.push(line(words("heat.line_even"), even, 5, { width: 1.6 }));
+  lines.push(line(words("heat.line_layer"), layer, 1, { width: 1.6, solid: true, texts: head ? null : texts(layer) }));
+  if (head) lines.push(line(words("heat.line_head"), head, 0, { width: 2, solid: true, texts: texts(head) }));
   return {
     height: 420,
-    x: { title: words("heat.profile_x"), range: [-last * 0.02, last], ticks: evenTicks(0, last, 6).filter(Number.isInteger).map((n) => [n, String(n)]) },
+    x: { title: words("heat.profile_x"), range: [-last * 0.02, last], ticks: roundSteps(last).map((n) => [n, String(n)]) },
     y: { title: words("heat.profile_y"), log: true, range: [LEAST, 1.3], ticks: [1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1].map((v) => [v, v < 1e-4 ? "≤ 0.001 %" : `${Number((v * 100).toPrecision(1))} %`]) },
     lines,
   };

@@ -22,7 +22,7 @@ export class HeadMap {
     this.element.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** map: { size, shares: Float64Array query by query, bins: [[first, last, label, label], ...] }. */
+  /** map: { size, shares: up to the diagonal, query by query, bins: [[first, last, label, label], ...], reduced }. */
   draw(map, colours, words, label) {
     Object.assign(this, { map, words });
     const width = Math.min(this.element.clientWidth, MOST_PX);
@@ -40,7 +40,7 @@ export class HeadMap {
     for (let q = 0; q < n; q++) {
       for (let k = 0; k <= q; k++) {
         const rect = s("rect", { x: margin + k * cell, y: margin + q * cell, width: cell - overlap, height: cell - overlap });
-        rect.style.fill = colours.of(rooted(map.shares[q * n + k]));
+        rect.style.fill = colours.of(rooted(map.shares[place(q, k)]));
         cells.push(rect);
       }
     }
@@ -101,11 +101,16 @@ export class HeadMap {
     const { words, map } = this;
     const facts = { query: this.#name(map.bins[q]), key: this.#name(map.bins[k]) };
     if (k > q) return words("heat.cell_later", facts);
-    return words(map.reduced ? "heat.cell_mean" : "heat.cell", { ...facts, share: share(map.shares[q * map.size + k]) });
+    return words(map.reduced ? "heat.cell_mean" : "heat.cell", { ...facts, share: share(map.shares[place(q, k)]) });
   }
 
   #name([first, last, from, to]) {
     if (first === last) return this.words("heat.token", { n: first, token: isolated(short(from, 24)) });
     return this.words("heat.tokens", { from: first, to: last, first: isolated(short(from, 16)), last: isolated(short(to, 16)) });
   }
+}
+
+/** Where a cell is among the bytes: a row ends at the diagonal. */
+function place(q, k) {
+  return (q * (q + 1)) / 2 + k;
 }

@@ -1,0 +1,89 @@
+"""The first part of the lesson: which heads look at the first token, one head in full, and what makes a sink."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine.experiments.attention_scenario import ATTENTION, AttentionScenario
+from pages._ui import outcome, parts, plot, run_panel, script, session
+from pages._ui.words import Words
+from pages.sinks import heatmap_form, heatmap_payload
+from pages.sinks import heatmap_story as story
+
+SLOT = "attention"
+KEY = "sinks-heat"
+PHASES = ("queued", "starting-workers", "loading", "computing")
+
+
+def section(words: Words) -> None:
+    """A recording at once, a run's progress while it is made, and its result when there is one."""
+    panel = st.container()
+    run = session.run_id(SLOT)
+    status = run_panel.ended(run, words, SLOT)
+    result = run_panel.result_of(status, run, ATTENTION, words)
+    with panel:
+        if status is not None and status.active:
+            run_panel.watch(run, words, PHASES, own=status.own)
+        else:
+            heatmap_form.panel(words, result["manifest"]["scenario"] if result else None, SLOT)
+    src, choices = result and result["run_id"], []
+    if result is None:
+        result, src, choices = outcome.shipped(ATTENTION, SLOT)
+    if result is None:
+        st.html(parts.notice(words("source.none_title"), words("heatmap.none"), kind="info"))
+        _why(words)
+    else:
+        _show(result, src, choices, words)
+
+
+def _show(result: dict, src: str, choices: list[str], words: Words) -> None:
+    key, facts = story.headline(result)
+    outcome.source_row(result, AttentionScenario, words, SLOT, choices)
+    st.html(
+        f"<p class='lab-headline'>{parts.prose(words(key, **facts))}</p>{parts.figures(story.figures(result, words))}"
+        f"<p class='lab-note'>{parts.prose(story.about(result, words))}</p>"
+    )
+    outcome.disturbed(result, words)
+    outcome.section(words("section.heads"))
+    _heads(result, words)
+    _starts(result, words)
+    _why(words)
+    outcome.keep(result, src, words)
+
+
+@st.fragment
+def _heads(result: dict, words: Words) -> None:
+    """Only this runs again when a head or another measure is chosen."""
+    measure = st.segmented_control(
+        words("heatmap.measure"),
+        list(story.MEASURES),
+        default="first",
+        required=True,
+        key="sinks-measure",
+        format_func=lambda name: words(f"heatmap.{name}", k=story.first_k(result)),
+        persist_state="session",
+    )
+    at = heatmap_payload.chosen((st.session_state.get(KEY) or {}).get("at"), result)
+    script.component("heat")(key=KEY, data=heatmap_payload.payload(result, at, measure, words), on_at_change=lambda: None)
+    if (box := st.expander(words("section.table"), key="sinks-table", on_change="rerun")).open:
+        box.html(parts.plain_table(*story.overview_table(result, measure, words), words("section.table")))
+
+
+def _starts(result: dict, words: Words) -> None:
+    """What a sink is made of: the same text behind other first tokens."""
+    spec = story.starts_spec(result, words)
+    if spec is None:
+        return
+    outcome.section(words("section.starts"))
+    st.markdown(words.part("starts"))
+    said = "".join(f"<p class='lab-said'>{parts.prose(words(key, **facts))}</p>" for key, facts in story.starts_said(result))
+    st.html(f"{said}<p class='lab-note'>{parts.prose(words('starts.note', **story.starts_facts(result)))}</p>")
+    plot.show(spec, alt=story.starts_alt(result, words), key="sinks-starts")
+    st.html(parts.plain_table(*story.starts_table(result, words), words("section.starts")))
+
+
+def _why(words: Words) -> None:
+    with st.container(key="lab-why"):
+        reasons, attempts = st.columns([3, 2], gap="large")
+        reasons.markdown(words.part("why"))
+        attempts.markdown(words.part("try"))
