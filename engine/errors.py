@@ -55,6 +55,7 @@ TEXTS = {
 SERVING = {
     "request-never-fits": "A request of {tokens} tokens (prompt and output) needs {needed_blocks} KV blocks of {block_tokens} tokens, and the smallest pool it must pass through has {total_blocks}; give more KV memory or shorten it.",
     "reservation-never-fits": "Reserving {tokens} tokens for every request takes {needed_blocks} KV blocks of {block_tokens} tokens, and the pool has only {total_blocks}; reserve fewer, or give the pool more.",
+    "eviction-between-pools": "A cache that evicts tokens cannot move between a prefill and a decode pool; serve this request with the unified or the chunked schedule.",
     "kv-memory": "The KV cache could not get its {bytes} bytes of memory ({why}); lower the KV budget or free some memory.",
     "worker-died": "The worker process {worker} ended in the middle of the work ({exit}; its last words: {last_words}); the run is lost, nothing else is. Run it again; if it happens again, look at free memory first.",
     "worker-error": "The worker met an error of its own ({why}); the run is lost, nothing else is. Run it again, and report it if it happens again.",
@@ -74,6 +75,7 @@ SCENARIO = {
     "prompt-exceeds-model": "A {kind} request of {prompt_tokens} prompt and {output_tokens} output tokens does not fit the model's context of {max_context} tokens; shorten one of them.",
     "prompt-too-short": "A {kind} prompt of {prompt_tokens} tokens is too short: the chat frame of this model alone takes {minimum}; ask for more.",
     "text-too-short": "The text '{name}' has {tokens} tokens, and this experiment needs {needed}; take a longer text or shorter prompts.",
+    "needle-words": "The vocabulary of '{name}' tells only {found} of the needle's words or places apart, and {needed} are needed; take fewer distractors or another model.",
     "workload-unknown": "There is no workload '{name}'; choose one of: {known}.",
     "workload-broken": "The workload file {path} cannot be used: {why}.",
     "profile-unknown": "There is no profile called '{name}'; choose one of: {known}.",

@@ -82,8 +82,8 @@ def run_streaming(
 
     progress(phase, done, **facts): phases are waiting, starting-workers, loading and measuring; while measuring the facts
     are policy (the curve's name, or "cache" for what really evicts), tokens done, and of how many.
-    on_plan, on_record: told what there is of the curves while they grow (`engine.service.live`): {"kind", "window",
-    "tokens"}, then for each curve {"bins", "perplexity_after"}.
+    on_plan, on_record: told what there is while the curves grow (`engine.service.live`): {"tokens", "window",
+    "first_eviction"}, then of each curve, named by it, {"type": "curve", "policy", "bins", "perplexity_after"} so far.
     cluster_for: as other experiments have it, unused.
     Raises LabError (what `ground` and `load_text` raise; "text-too-short"), or `engine.serving.cluster.Cancelled`.
     """
@@ -100,7 +100,7 @@ def run_streaming(
         progress("starting-workers", 0.0)
         with started(MODULE, worker, cancelled) as child:
             pid = child.ask(load_record(setup, worker), "loaded", lambda _: progress("loading", 0.0))["pid"]
-            on_plan({"kind": scenario.kind, "window": scenario.window, "tokens": len(plan.ids)})
+            on_plan({"tokens": len(plan.ids), "window": scenario.window, "first_eviction": scenario.window})
             before = disturbance.take_sample([pid], worker.cores)
             found = _Reading(plan, scenario, child, progress, on_record)
             found.read_all()
@@ -207,7 +207,7 @@ class _Reading:
             found.extend(told["losses"])
             self._tell(name, len(found), of, weight * len(found))
             if name != RECOMPUTE:
-                self.on_record(name, 0, {"type": "curve", **self._so_far(found)})
+                self.on_record(name, 0, {"type": "curve", "policy": policy_of(name, self.plan, self.scenario), **self._so_far(found)})
 
         self.seconds[name] = self.child.ask(question, "all-read", see)["seconds"]
         self.worked += weight * of
@@ -271,12 +271,16 @@ def result_of(
     }
 
 
+def policy_of(name: str, plan: StreamingPlan, scenario: StreamingScenario) -> dict:
+    """What a curve's name stands for, as a result has it."""
+    return as_dict(plan.policies[name]) if name in plan.policies else {"kind": name, "window": scenario.window}
+
+
 def _curve(plan: StreamingPlan, scenario: StreamingScenario, name: str, losses: list[float], seconds: float) -> dict:
     window, sampled = scenario.window, name == RECOMPUTE
-    policies = {H2O: {"kind": H2O, "window": window}, RECOMPUTE: {"kind": RECOMPUTE, "window": window}}
     at_points = losses if sampled else [losses[point] for point in plan.points]
     return {
-        "policy": policies.get(name) or as_dict(plan.policies[name]),
+        "policy": policy_of(name, plan, scenario),
         "bins": _sampled_bins(plan, losses) if sampled else binned(losses, bin_edges(plan.losses, window)),
         "perplexity_after": perplexity(losses if sampled else losses[window:]),
         "sampled": {"every": plan.every, "points": len(plan.points)} if sampled else None,
