@@ -1,6 +1,6 @@
 """What streaming and needle results have to say to the claims. Pure functions of a result, as in measured.py.
 
-After the cache is full, the first token has been evicted: everything here is read from there on.
+The token at the position `first_eviction` is the first to evict one: costs are read behind it.
 """
 
 from __future__ import annotations
@@ -86,10 +86,8 @@ def needle_found(result: dict) -> Measurement | None:
     """
     guess = result.get("guess")
     cells = [cell for cell in result.get("cells") or [] if cell.get("trials") and cell.get("interval")]
-    sinks = next((c for c in cells if _of_sinks(c["policy"]) and not (c["in_sinks"] or c["in_window"])), None)
-    # What dense attention holds is said of the same needle; a run that says otherwise has but one cell of it.
-    dense = [c for c in cells if c["policy"] == "dense"]
-    dense = next((c for c in dense if not (c["in_sinks"] or c["in_window"])), dense[0] if len(dense) == 1 else None)
+    outside = {cell["policy"]: cell for cell in cells if not (cell["in_sinks"] or cell["in_window"])}
+    dense, sinks = outside.get("dense"), outside.get("sinks")
     if not (guess and sinks and dense):
         return None
     readings = (
@@ -110,18 +108,14 @@ def _sinks(entries: dict | None) -> int | None:
     return 4 if 4 in counts else max(counts, default=0) or None
 
 
-def _of_sinks(policy: str) -> bool:
-    return policy == "sinks" or policy.startswith("sinks-")
-
-
 def _perplexity(result: dict, name: str) -> float | None:
     return ((result.get("curves") or {}).get(name) or {}).get("perplexity_after")
 
 
 def _after_eviction(result: dict, name: str, what: str) -> list[tuple[int, float]]:
-    """(tokens so far, value) of a policy's cost, from the first eviction on; empty where there are none."""
+    """(tokens so far, value) of a policy's cost, behind the first eviction; empty where there are none."""
     cost, first = (result.get("cost") or {}).get(name) or {}, result.get("first_eviction")
-    return sorted((tokens, value) for tokens, value in cost.get(what) or [] if first and tokens >= first and value)
+    return sorted((tokens, value) for tokens, value in cost.get(what) or [] if first and tokens > first and value)
 
 
 def _rate(name: str, cell: dict) -> tuple[Reading, ...]:
