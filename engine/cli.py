@@ -71,7 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     wall.set_defaults(command=_run_wall)
     attention = run.add_parser("attention", help="where every head of a model looks on a text, and what makes a sink")
     attention.set_defaults(command=_run_attention)
-    for experiment in (schedules, chunks, backlog, roofline, wall, attention):
+    streaming = run.add_parser("streaming", help="a text through caches that evict: how well the next token is foreseen, and the cost")
+    streaming.set_defaults(command=_run_streaming)
+    needle = run.add_parser("needle", help="a sentence early in a text, asked for after the window has passed it")
+    needle.set_defaults(command=_run_needle)
+    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -170,6 +174,20 @@ def _run_attention(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(attention_for(device_class, **changes), arguments)
+
+
+def _run_streaming(arguments: argparse.Namespace) -> None:
+    from engine.experiments.streaming_scenario import streaming_for
+
+    changes, device_class = _changes(arguments)
+    _run(streaming_for(device_class, **changes), arguments)
+
+
+def _run_needle(arguments: argparse.Namespace) -> None:
+    from engine.experiments.needle_scenario import needle_for
+
+    changes, device_class = _changes(arguments)
+    _run(needle_for(device_class, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:

@@ -52,7 +52,6 @@ class NeedleScenario:
 
     kind: ClassVar[str] = NEEDLE
     workload: ClassVar[str] = NEEDLE
-    repeats: ClassVar[int] = 1
 
     trials: int
     length: int

@@ -54,7 +54,6 @@ class StreamingScenario:
 
     kind: ClassVar[str] = STREAMING
     workload: ClassVar[str] = STREAMING
-    repeats: ClassVar[int] = 1
 
     tokens: int
     window: int

@@ -9,8 +9,10 @@ import engine
 from engine import texts
 from engine.errors import LabError
 from engine.experiments.attention_scenario import AttentionScenario
+from engine.experiments.needle_scenario import NeedleScenario
 from engine.experiments.roofline_scenario import RooflineScenario
 from engine.experiments.scenarios import SchedulesScenario
+from engine.experiments.streaming_scenario import StreamingScenario
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario
 from engine.experiments.wall_scenario import WallScenario
 from engine.measure.device import choose, choose_dtype
@@ -23,6 +25,8 @@ SCENARIOS = {
     RooflineScenario.kind: RooflineScenario,
     WallScenario.kind: WallScenario,
     AttentionScenario.kind: AttentionScenario,
+    StreamingScenario.kind: StreamingScenario,
+    NeedleScenario.kind: NeedleScenario,
 }
 
 

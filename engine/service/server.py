@@ -23,9 +23,13 @@ from dataclasses import dataclass, field
 from engine.errors import LabError
 from engine.experiments.attention import run_attention
 from engine.experiments.attention_scenario import ATTENTION
+from engine.experiments.needle import run_needle
+from engine.experiments.needle_scenario import NEEDLE
 from engine.experiments.roofline import run_roofline
 from engine.experiments.roofline_scenario import ROOFLINE
 from engine.experiments.schedules import run_schedules
+from engine.experiments.streaming import run_streaming
+from engine.experiments.streaming_scenario import STREAMING
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP
 from engine.experiments.sweeps import run_sweep
 from engine.experiments.wall import run_wall
@@ -46,7 +50,11 @@ RUNNERS = {
     ROOFLINE: run_roofline,
     WALL: run_wall,
     ATTENTION: run_attention,
+    STREAMING: run_streaming,
+    NEEDLE: run_needle,
 }
+# These have a process of their own for a while, which wants the memory.
+WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE)
 
 _STORE_WAIT_S = 5.0
 _IDLE_S = 900
@@ -205,15 +213,15 @@ class Server:
     def _measure(self, job: _Job) -> str:
         scenario = self._scenario(job)
         work = estimate.work_of(scenario)
-        self._store.check_room(_RESULT_BYTES + _TOKEN_BYTES * work // scenario.repeats, scenario.workload)
+        self._store.check_room(_RESULT_BYTES + _TOKEN_BYTES * work // getattr(scenario, "repeats", 1), scenario.workload)
 
         def progress(phase: str, done: float, **facts: object) -> None:
             if phase != "waiting" and job.begun is None:
                 job.begun = time.monotonic()
             self._report(job, "running", phase=phase, done=done, facts=facts)
 
-        if scenario.kind == ROOFLINE:
-            self._let_go()  # it has a process of its own, which wants the memory
+        if scenario.kind in WITHOUT_WORKERS:
+            self._let_go()
         result = RUNNERS[job.request["kind"]](
             scenario,
             progress=progress,
