@@ -12,13 +12,18 @@ A request's life, as messages (R = router, P = prefill worker, D = decode worker
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from engine.kv.eviction import Full, as_dict
 
 
 @dataclass(frozen=True)
 class Submit:
-    """A request for a worker; `tokens` is the prompt and what was generated so far (more than the prompt on a return)."""
+    """A request for a worker; `tokens` is the prompt and what was generated so far (more than the prompt on a return).
+
+    `eviction` is the policy as `eviction.as_dict` writes it.
+    """
 
     index: int
     prompt_tokens: int
@@ -26,6 +31,7 @@ class Submit:
     output_tokens: int
     seed: int
     attempt: int = 0
+    eviction: dict[str, Any] = field(default_factory=lambda: as_dict(Full()))
 
 
 @dataclass(frozen=True)

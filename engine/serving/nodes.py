@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.errors import LabError
+from engine.kv.eviction import Full, from_dict
 from engine.serving.messages import Ack, Finished, Message, Noted, Offer, Part, Refused, Return, Submit
 from engine.serving.policies import StepPlan
 from engine.serving.request import Request, Sequence
@@ -232,7 +233,8 @@ class DecodeNode(Replica):
 
 def _sequence(message: Submit | Offer) -> Sequence:
     prompt = tuple(message.tokens[: message.prompt_tokens])
-    request = Request(message.index, prompt, message.output_tokens, message.seed)
+    eviction = from_dict(message.eviction) if isinstance(message, Submit) else Full()  # pools take no other: see the router
+    request = Request(message.index, prompt, message.output_tokens, message.seed, eviction)
     return Sequence(request, list(message.tokens), 0, len(message.tokens), message.attempt)
 
 

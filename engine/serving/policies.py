@@ -180,7 +180,7 @@ def _decodes_with_room(
 ) -> tuple[list[Sequence], list[Sequence], int]:
     """The decodes of this step, who must be preempted so that they can grow, and the blocks left.
 
-    A decode at position p needs blocks for p + 1 tokens. While the decodes ask for more blocks than are free, the
+    A decode at position p needs blocks for p + 1 tokens, or as many of them as its cache keeps. While the decodes ask for more blocks than are free, the
     newest candidate loses all of its own (it may be one that wanted to grow).
     """
     alive = list(candidates)
@@ -188,7 +188,7 @@ def _decodes_with_room(
     free = view.free_blocks
     while True:
         decodes = [s for s in alive if not s.in_prefill]
-        growth = sum(max(0, view.blocks_for(s.computed + 1) - view.owned_blocks[s.index]) for s in decodes)
+        growth = sum(max(0, view.blocks_for(s.request.kv_tokens(s.computed + 1)) - view.owned_blocks[s.index]) for s in decodes)
         if growth <= free:
             return decodes, preempted, free - growth
         newest = alive.pop()

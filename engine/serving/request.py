@@ -2,20 +2,30 @@
 
 from dataclasses import dataclass
 
+from engine.kv.eviction import Eviction, Full
+
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asked for. Output length is fixed (end-of-text is ignored) so that schedules can be compared."""
+    """What a user asked for. Output length is fixed (end-of-text is ignored) so that schedules can be compared.
+
+    `eviction` says which tokens' KV is kept, and so how much the request ever owns.
+    """
 
     index: int
     prompt: tuple[int, ...]
     output_tokens: int
     seed: int = 0
+    eviction: Eviction = Full()
 
     @property
     def max_kv_tokens(self) -> int:
         """KV entries when the last token comes out; that last token's own KV is never computed."""
-        return len(self.prompt) + self.output_tokens - 1
+        return self.kv_tokens(len(self.prompt) + self.output_tokens - 1)
+
+    def kv_tokens(self, tokens: int) -> int:
+        """KV entries that stand in the cache for the first `tokens` tokens."""
+        return self.eviction.slots(tokens)
 
 
 @dataclass(eq=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.errors import LabError
+from engine.kv.eviction import Full, as_dict
 from engine.serving.messages import Ack, Finished, Message, Offer, Part, Refused, Return, Submit
 from engine.serving.request import Request
 from engine.serving.scheduler import refuse_what_never_fits
@@ -40,10 +41,17 @@ class Router:
         return sum(self._left[worker].values())
 
     def arrive(self, request: Request) -> Addressed:
-        """A new request. Raises LabError("request-never-fits") if some pool could never hold it."""
+        """A new request.
+
+        Raises LabError("request-never-fits") if some pool could never hold it, and "eviction-between-pools" if prefill
+        and decode are apart and its cache evicts: a transfer moves KV by its place in the text, which such a cache
+        has given up.
+        """
         pools = [self.capacities[worker] for worker in self.entry + self.decode]
         smallest = min(pools, key=lambda pool: pool.num_blocks * pool.block_tokens)
         try:
+            if self.decode and request.eviction != Full():
+                raise LabError("eviction-between-pools")
             refuse_what_never_fits(request, smallest)
         except LabError:
             self.ended.add(request.index)
@@ -88,7 +96,13 @@ class Router:
         stays = not self.decode
         self._left[worker][index] = len(tokens) + (request.output_tokens - made if stays else 1)
         submit = Submit(
-            index, len(request.prompt), tokens, request.output_tokens, request.seed, self._attempt[index]
+            index,
+            len(request.prompt),
+            tokens,
+            request.output_tokens,
+            request.seed,
+            self._attempt[index],
+            as_dict(request.eviction),
         )
         return [(worker, submit)]
 

@@ -6,9 +6,11 @@ import torch
 
 from engine.kv.attention import BatchAttention, Span
 from engine.kv.blocks import slot_runs
+from engine.kv.evicting import EvictingAttention, EvictingSpan
+from engine.kv.eviction import Full
 from engine.kv.storage import KVStorage
 from engine.measure.clock import now_ns
-from engine.model.transformer import Transformer
+from engine.model.transformer import Attend, Transformer
 from engine.serving.nodes import Fetch
 from engine.serving.policies import StepPlan
 from engine.serving.sampling import sample
@@ -100,23 +102,33 @@ class TorchRunner:
         }
 
     def _batch(self, plan: StepPlan, scheduler: Scheduler):
+        """Token ids, positions, the attend function and the rows to sample from. Rows of sequences that evict stand last."""
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
         spans: list[Span] = []
-        rows: list[int] = []
+        evicting: list[EvictingSpan] = []
+        last_rows: dict[int, int] = {}
         size = self.storage.block_tokens
-        for piece in plan.slices:
-            table = scheduler.blocks.table(piece.index)
+        for piece in sorted(plan.slices, key=lambda p: scheduler[p.index].request.eviction != Full()):
+            sequence, table = scheduler[piece.index], scheduler.blocks.table(piece.index)
             end = piece.start + piece.length
-            spans.append(Span(len(ids), piece.length, piece.start, slot_runs(table, size, end), table))
-            ids += scheduler[piece.index].tokens[piece.start : end]
-            positions += range(piece.start, end)
-            slots += [table[p // size] * size + p % size for p in range(piece.start, end)]
-            if piece.sample:
-                rows.append(len(ids) - 1)
+            policy = sequence.request.eviction
+            if policy == Full():
+                spans.append(Span(len(ids), piece.length, piece.start, slot_runs(table, size, end), table))
+                positions += range(piece.start, end)
+                slots += [table[p // size] * size + p % size for p in range(piece.start, end)]
+            else:
+                evicting.append(EvictingSpan(len(ids) - len(slots), piece.length, piece.start, table, policy))
+                positions += [0] * piece.length  # unturned: the cache turns keys and queries at each use
+            ids += sequence.tokens[piece.start : end]
+            last_rows[piece.index] = len(ids) - 1
+        rows = [last_rows[piece.index] for piece in plan.slices if piece.sample]
         ids_, positions_, slots_, rows_ = (torch.tensor(x, device=self.device) for x in (ids, positions, slots, rows))
-        return ids_, positions_, BatchAttention(self.storage, spans, slots_), rows_.long()
+        attend = BatchAttention(self.storage, spans, slots_) if spans else None
+        if evicting:
+            attend = _side_by_side(attend, len(slots), EvictingAttention(self.storage, evicting, self.model.frequencies))
+        return ids_, positions_, attend, rows_.long()
 
     def _watched(self, attend, plan: StepPlan, scheduler: Scheduler, on_layers: OnLayers | None):
         """The attend function, looking up between layers: was the session closed, are layers ready to publish?"""
@@ -147,3 +159,15 @@ class TorchRunner:
     def _synchronise(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def _side_by_side(plain: Attend | None, plain_rows: int, evicting: Attend) -> Attend:
+    """One attend function for a batch whose first `plain_rows` rows are `plain`'s and whose others are `evicting`'s."""
+    if plain is None:
+        return evicting
+
+    def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        ours, others = zip(*(x.split((plain_rows, len(x) - plain_rows)) for x in (q, k, v)), strict=True)
+        return torch.cat((plain(layer, *ours), evicting(layer, *others)))
+
+    return attend

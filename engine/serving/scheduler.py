@@ -60,7 +60,8 @@ class Scheduler:
         for index, kv_tokens in plan.admit:
             self._admit(self._by_index[index], kv_tokens)
         for piece in plan.slices:
-            self.blocks.allocate(piece.index, piece.start + piece.length)
+            request = self._by_index[piece.index].request
+            self.blocks.allocate(piece.index, request.kv_tokens(piece.start + piece.length))
         return plan
 
     def complete(self, plan: StepPlan, sampled: Mapping[int, int]) -> list[Sequence]:
