@@ -15,6 +15,7 @@ pages = {
     "schedules": st.Page("schedules/page.py", title=words("nav.schedules"), url_path="schedules"),
     "roofline": st.Page("roofline/page.py", title=words("nav.roofline"), url_path="roofline"),
     "memory": st.Page("memory/page.py", title=words("nav.memory"), url_path="memory"),
+    "sinks": st.Page("sinks/page.py", title=words("nav.sinks"), url_path="sinks"),
     "claims": st.Page("claims/page.py", title=words("nav.claims"), url_path="claims"),
 }
 st.session_state["pages"] = pages

@@ -38,12 +38,12 @@ def payload(result: dict, at: tuple[int, int], measure: str, words: Words) -> di
 
 
 def chosen(found: object, result: dict) -> tuple[int, int]:
-    """The head a browser asks for, if the result has it; else the one that gives token 0 the most."""
+    """The head a browser asks for, if the result has it; else one that tells something."""
     layers, heads = result["layers"], result["heads"]
     whole = isinstance(found, list | tuple) and len(found) == 2 and all(isinstance(n, int) and not isinstance(n, bool) for n in found)
     if whole and 0 <= found[0] < layers and 0 <= found[1] < heads:
         return found[0], found[1]
-    return story.strongest(result)
+    return story.telling(result)
 
 
 def head_map(result: dict, layer: int, head: int, words: Words) -> dict:

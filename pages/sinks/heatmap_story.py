@@ -110,6 +110,12 @@ def strongest(result: dict) -> tuple[int, int]:
     return max(((layer, head) for layer in range(len(found)) for head in range(len(found[layer]))), key=lambda at: found[at[0]][at[1]])
 
 
+def telling(result: dict) -> tuple[int, int]:
+    """(layer, head) to begin with: a sink that leaves something for other tokens, so that both are seen."""
+    found = rows(result)
+    return min(((layer, head) for layer in range(len(found)) for head in range(len(found[layer]))), key=lambda at: abs(found[at[0]][at[1]] - MOST))
+
+
 def starts(result: dict) -> list[dict]:
     """What was put first, in the order they are told."""
     found = {entry.get("name"): entry for entry in result.get("starts") or ()}

@@ -6,8 +6,11 @@ import json
 import re
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from pages._ui import recordings
+from engine.paths import data_dir, runs_dir
+from engine.service import files
+from pages._ui import recordings, session
 from pages._ui.words import PAGES, Words, table
 from pages.sinks import heatmap_payload as payload
 from pages.sinks import heatmap_story as story
@@ -92,6 +95,13 @@ def test_the_strongest_head(whole):
     assert story.strongest(whole) == (small.ONSET, small.HEADS - 1)
 
 
+def test_the_page_begins_with_a_head_that_shows_sink_and_text(whole):
+    """The strongest head gives token 0 all: its map is one line and says nothing of the rest."""
+    layer, head = story.telling(whole)
+    assert layer >= small.ONSET and 0.45 < story.rows(whole)[layer][head] < 0.55
+    assert story.telling(small.result(onset=None)) == story.strongest(small.result(onset=None)) == (0, 0)
+
+
 def test_what_makes_a_sink_follows_from_the_numbers(whole):
     assert [key for key, _ in story.starts_said(whole)] == ["starts.any", "starts.split"]
     for entry in whole["starts"]:
@@ -162,7 +172,7 @@ def test_a_choice_costs_little_to_send():
 
 @pytest.mark.parametrize("found", [None, [], [0], [-1, 0], [99, 0], [0, 99], ["0", "0"], [True, 0], [1.5, 0], {"layer": 1}, "12", [[0], 0]], ids=str)
 def test_a_browser_may_ask_for_any_head(found, whole):
-    assert payload.chosen(found, whole) == story.strongest(whole)
+    assert payload.chosen(found, whole) == story.telling(whole)
 
 
 def test_a_head_that_is_there_is_shown(whole):
@@ -191,3 +201,113 @@ def test_every_text_of_the_heatmaps_is_used():
     made = tuple(re.findall(r'[f`]"?([a-z_]+\.(?:[a-z]+_)?)\$?\{', source)) + ("field.", "part.", "start.", "run.help_")
     unused = [key for key in table("en", "sinks") if key not in source and not key.startswith(made)]
     assert not unused
+
+
+# ---------------------------------------------------------------- the page, as Streamlit runs it
+
+
+@pytest.fixture(autouse=True, scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    (data_dir() / "models").mkdir(exist_ok=True)
+    (folder / "models").symlink_to(data_dir() / "models")
+    (folder / "texts").mkdir()
+    (folder / "texts" / "kjv").symlink_to(data_dir() / "texts" / "kjv")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_HOME", str(folder))
+        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
+        yield
+
+
+def lesson(**address: str) -> AppTest:
+    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
+    for name, value in address.items():
+        app.query_params[name] = value
+    app.run()
+    app.switch_page(str(PAGES / "sinks" / "page.py")).run()
+    return app
+
+
+def complete(app: AppTest) -> str:
+    """The page is all there, without an exception; gives its HTML."""
+    assert not app.exception
+    found = "\n".join(element.proto.body for element in app.get("html"))
+    assert "lab-headline" in found and "<script>alert" not in found
+    return found
+
+
+def stored(result: dict, name: str) -> str:
+    run = f"an-attention-run-{name}"
+    files.write_atomically(runs_dir() / f"{run}.json", json.dumps(result | {"run_id": run, "provenance": "measured"}))
+    return run
+
+
+@pytest.mark.parametrize(("lang", "headline"), [("en", "138 of 270 heads"), ("ko", "헤드 270개 가운데 138개")])
+def test_the_recording_is_there_at_once(lang, headline):
+    found = complete(lesson(lang=lang))
+    assert "lab-badge-recorded" in found and headline in found and "result.json" in found
+
+
+@pytest.mark.parametrize("lang", ["en", "ko"])
+def test_the_details(lang):
+    app = lesson(lang=lang, part="details")
+    assert not app.exception and any("softmax" in m.value or "소프트맥스" in m.value for m in app.markdown)
+
+
+ADDRESSES = [{"attention": v} for v in ("../../etc/passwd", "a" * 5000, "", "<script>alert(1)</script>", "\x00abc", "recorded:attention-cpu", "{0.__class__}")]
+ADDRESSES += [{"part": v} for v in ("", "run", "<b>", "heatmap\x00")] + [{"run": "x", "attention": "y", "part": "z", "lang": "<b>"}]
+
+
+@pytest.mark.parametrize("address", ADDRESSES, ids=lambda a: ascii(a)[:60])
+def test_an_address_nobody_gave_out(address):
+    found = complete(lesson(**address))
+    if address.get("attention", "").strip():
+        assert "lab-notice-info" in found  # "this run is not here"
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_result_in_the_address(name):
+    run = stored(small.result(**ODD[name]), re.sub(r"\W", "-", name))
+    for lang in ("en", "ko"):
+        assert "lab-badge-measured" in complete(lesson(attention=run, lang=lang))
+
+
+def test_a_run_of_another_kind_in_the_address():
+    assert "lab-notice-info" in complete(lesson(attention=stored(recordings.load("chunk-sweep-cpu"), "of-another-kind")))
+
+
+@pytest.fixture(scope="module")
+def page(home) -> AppTest:
+    return lesson(lang="en")
+
+
+REFUSED = "These numbers do not work"
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 1025, 10**12, 2**53 - 1, None], ids=str)
+@pytest.mark.parametrize("field", ["tokens", "offset", "first_k"])
+def test_a_number_that_may_not_work(page, field, value):
+    fine = page.number_input(key=f"attention-{field}").value
+    page.number_input(key=f"attention-{field}").set_value(value).run()
+    allowed = {"tokens": (None,), "offset": (None, 0, 1, 1025), "first_k": (None, 1)}[field]
+    assert (REFUSED in complete(page)) == (value not in allowed)  # an emptied field keeps its number
+    page.number_input(key=f"attention-{field}").set_value(fine).run()
+    assert REFUSED not in complete(page)
+
+
+TYPED = ["", " \n\t", "\x00", "🙂" * 2000, "<img src=x onerror=alert(1)>" * 50, "\u202eabc" * 500, "{} {0} %s $x$ " * 200, "same " * 20_000]
+
+
+@pytest.mark.parametrize("typed", TYPED, ids=lambda t: ascii(t)[:24])
+def test_a_text_of_ones_own(page, typed):
+    """What is not a text is refused in words; every other may be run."""
+    page.selectbox(key="attention-text").set_value("own").run()
+    page.text_area(key="own-text").set_value(typed).run()
+    assert (REFUSED in complete(page)) == (not typed.strip(" \n\t\x00"))
+    page.selectbox(key="attention-text").set_value("pydoc").run()
+    assert REFUSED not in complete(page)
+
+
+def test_the_other_measure_and_the_table(page):
+    page.segmented_control(key="sinks-measure").set_value("first_k").run()
+    complete(page)
