@@ -131,7 +131,8 @@ def stored(device: str) -> dict | None:
 
 def _is_whole(found: dict) -> bool:
     """Whether the numbers that others compute with are all there."""
-    numbers = [found["read_bytes_per_s"], found["call_overhead_s"], *(best_flops_per_s(found, dtype) for dtype in DTYPES)]
+    numbers = [found[name] for name in ("threads", "read_bytes_per_s", "call_overhead_s")]
+    numbers += [best_flops_per_s(found, dtype) for dtype in DTYPES]
     return all(isinstance(number, int | float) and 0 < number < float("inf") for number in numbers)
 
 
