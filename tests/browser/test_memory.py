@@ -135,6 +135,15 @@ def test_what_is_chosen_is_found_again(visit):
     assert "batch=1024" in page.url and "model=llama-2-7b" in page.url
 
 
+def test_decode_is_never_said_to_be_quicker_than_the_arithmetic(visit):
+    """With short requests bandwidth alone would allow more tokens per second than the matrices can compute."""
+    watched = visit()
+    watched.open("/memory?model=llama-3.1-8b&device=h100-sxm&length=256&batch=1024")
+    watched.see("Decode at most, 1,024 at once")
+    most = profiles.device("h100-sxm").bf16_flops_per_s / (2 * profiles.model("llama-3.1-8b").parameters)
+    watched.see(fmt.rate(most))
+
+
 def test_a_config_is_pasted_and_a_broken_one_is_told(visit):
     watched = visit()
     page = watched.open("/memory")

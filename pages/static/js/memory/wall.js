@@ -40,9 +40,14 @@ export function measures({ model, weights, weight_bytes, device, reserve_share, 
     most,
     together,
     longest: room === null ? 0 : longestContext(model.groups, dtype, room, batch),
-    // Of those that can be decoded together; 0 if none fits, null if not known.
-    rate: weights === null || most === null ? null : together && decodeTokensPerS(together, weightBytesRead(weights, together), request, device.memory_bytes_per_s),
+    // Of those that can be decoded together, the lower of both limits; 0 if none fits, null if not known.
+    rate: weights === null || most === null ? null : together && Math.min(arithmetic(device, weights), decodeTokensPerS(together, weightBytesRead(weights, together), request, device.memory_bytes_per_s)),
   };
+}
+
+/** Tokens per second that the matrices' arithmetic allows, whatever the batch. */
+function arithmetic(device, weights) {
+  return device.flops_per_s / (2 * (weights.active_parameters ?? weights.parameters));
 }
 
 /** KV over length: the model, those it is compared with, the room there is. */
@@ -65,14 +70,14 @@ export function lengthSpec(data, state, found) {
   };
 }
 
-/** Decode over the number of requests: bandwidth bends the line, capacity ends it, arithmetic is a ceiling. */
+/** Decode over the number of requests: bandwidth bends the line, capacity ends it, arithmetic cuts it off. */
 export function decodeSpec(data, state, found) {
   const { words, device, weights } = data;
   const speed = (batch) => decodeTokensPerS(batch, weightBytesRead(weights, batch), found.request, device.memory_bytes_per_s);
   const points = BATCHES.map((batch) => [batch, speed(batch)]);
   const most = Math.min(found.most, BATCHES.at(-1));
-  const inside = most >= 1 ? [...points.filter(([batch]) => batch < most), [most, speed(most)]] : [];
-  const ceiling = device.flops_per_s / (2 * (weights.active_parameters ?? weights.parameters));
+  const ceiling = arithmetic(device, weights);
+  const inside = most >= 1 ? [...points.filter(([batch]) => batch < most), [most, speed(most)]].map(([batch, rate]) => [batch, Math.min(rate, ceiling)]) : [];
   const high = Math.max(points.at(-1)[1], ceiling) * 2;
   const low = Math.min(points[0][1], ceiling) / 2;
   const told = ([batch, rate]) => `${numbers.count(batch)}: ${numbers.rate(rate)}\n${words("wall.each", { rate: numbers.rate(rate / batch) })}`;
