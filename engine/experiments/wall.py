@@ -91,7 +91,7 @@ def _plans(scenario: WallScenario, setup: Setup) -> dict[str, Plan]:
     except LabError as error:
         if not str(error.facts.get("kind", "")).startswith(REQUEST):
             raise
-        raise LabError(error.code, **{**error.facts, "kind": REQUEST}) from error
+        raise LabError(error.code, **{**error.facts, "kind": "single"}) from error  # it reads "A single request of ..."
     paged = replace(plan, requests=tuple({**r, "id": r["kind"], "kind": REQUEST} for r in plan.requests))
     blocks = scenario.pool_tokens // setup.block_tokens
     if not blocks:

@@ -178,7 +178,7 @@ def test_what_cannot_run_is_told_before_a_worker_starts(changes, code):
     with pytest.raises(LabError) as caught:
         run(WALL.changed(changes), cluster)
     assert caught.value.code == code and cluster.groups is None
-    assert caught.value.facts.get("kind", "request") == "request", "not the number of a group that nobody knows"
+    assert caught.value.facts.get("kind", "single") == "single", "not the number of a group that nobody knows, and no \"request request\""
 
 
 def test_several_gpus_are_one_pool(monkeypatch):
