@@ -137,3 +137,58 @@ def test_axe_has_nothing_grave_to_say_of_the_component(opened, scheme):
     page = opened(color_scheme=scheme)
     found = Axe().run(page).response["violations"]
     assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
+
+
+# ---------------------------------------------------------------- the lesson on the real app
+
+
+@pytest.mark.parametrize(
+    ("locale", "headline", "title", "switch", "then"),
+    [
+        ("en-US", "138 of 270 heads", "Layer 20, head 4: each query's attention", "한국어", "레이어 20, 헤드 4: 쿼리마다의 어텐션"),
+        ("ko-KR", "헤드 270개 가운데 138개", "레이어 20, 헤드 4: 쿼리마다의 어텐션", "English", "Layer 20, head 4: each query's attention"),
+    ],
+    ids=["en", "ko"],
+)
+def test_a_head_chosen_by_keyboard_brings_its_map_and_stays(visit, locale, headline, title, switch, then):
+    watched = visit(locale=locale)
+    page = watched.open("/sinks")
+    watched.see(headline)
+    cell(page, 20, 3).focus()
+    page.keyboard.press("ArrowDown")
+    page.get_by_role("heading", name=title).wait_for()
+    assert page.evaluate("document.activeElement.dataset.at") == "20 4", "the focus stays on the cell"
+    page.get_by_role("radio", name=switch).click()
+    page.get_by_role("heading", name=then).wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_nothing_grave_to_say_and_a_phone_scrolls_down_only_on_the_page(visit, scheme):
+    for part in ("", "?part=details"):
+        watched = visit(locale="ko-KR", color_scheme=scheme, width=390, height=844, is_mobile=True, has_touch=True)
+        page = watched.open(f"/sinks{part}")
+        page.wait_for_selector(".st-key-lab-model" if part else ".ht-cell")
+        found = Axe().run(page).response["violations"]
+        assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
+        inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
+        assert inner <= outer, part
+
+
+def test_a_real_run_of_a_text_of_ones_own(visit):
+    """From a pasted text with emoji and right-to-left words to its map, and back by its address."""
+    watched = visit()
+    page = watched.open("/sinks?lang=en")
+    page.get_by_role("combobox", name=re.compile("Text")).click()
+    page.get_by_role("option", name="A text of your own").click()
+    area = page.get_by_label("Paste a text")
+    area.fill("שלום עולם 👩‍👩‍👧 한글 \u202eabc\u202c, the same the same the same. " * 2)
+    area.press("Control+Enter")
+    watched.settle()
+    page.get_by_role("button", name="Run on this machine").click()
+    page.wait_for_selector(".lab-badge-measured", timeout=240_000)
+    watched.see("a text of its reader's own")
+    watched.see("The text has no more than that (512 were asked for)")
+    page.wait_for_selector(".ht-cell")
+    page.reload()
+    watched.settle()
+    page.wait_for_selector(".lab-badge-measured")

@@ -124,14 +124,14 @@ export class Grid {
   }
 
   #key(event) {
-    const [layer, head] = this.at;
+    const [layer, head] = this.#under(event) ?? this.at;
     const [alongX, alongY] = this.narrow ? [[0, 1], [1, 0]] : [[1, 0], [0, 1]];
     const step = { ArrowRight: alongX, ArrowLeft: alongX.map((n) => -n), ArrowDown: alongY, ArrowUp: alongY.map((n) => -n) }[event.key];
     let to = null;
     if (step) to = [layer + step[0], head + step[1]];
     else if (event.key === "Home") to = [0, head];
     else if (event.key === "End") to = [this.rows.length - 1, head];
-    else if (event.key === "Enter" || event.key === " ") return event.preventDefault(), this.#choose(this.at, true);
+    else if (event.key === "Enter" || event.key === " ") return event.preventDefault(), this.#choose([layer, head], true);
     if (!to) return;
     event.preventDefault();
     const inside = (value, most) => Math.min(Math.max(value, 0), most - 1);
