@@ -14,6 +14,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from engine.measure.threads import OPENMP_SETTINGS
+
+# Before torch is imported: beside another busy process, waiting threads that spin make a test of seconds one of minutes.
+for setting, value in OPENMP_SETTINGS.items():
+    os.environ.setdefault(setting, value)
+
 BROWSER_TESTS = Path(__file__).parent / "browser"
 
 # The machine may be slow or busy, and a slow example is no wrong one.

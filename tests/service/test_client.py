@@ -273,7 +273,11 @@ def test_half_a_line_from_a_killed_service_fails_its_job(service, monkeypatch, t
     monkeypatch.setattr(sys, "executable", str(script))
     run_id = client.submit(scenario(11))
     assert wait_for(run_id, "failed", seconds=10).error["facts"]["why"] in ("exit code 3", "signal 9")
-    assert client.Client().status(run_id).error["code"] == "service-gone"
+    deadline = time.monotonic() + 10  # whoever watches is told first, then the store
+    while (remembered := client.Client().status(run_id)).error is None:
+        assert time.monotonic() < deadline, remembered
+        time.sleep(0.02)
+    assert remembered.error["code"] == "service-gone"
 
 
 def test_a_record_that_cannot_be_understood_loses_nothing_else(service, monkeypatch, tmp_path):
