@@ -3,12 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.profiles.read import (
-    check_names,
-    check_numbers,
-    check_sources,
-    check_words,
-)
+from engine.profiles.read import check_names, check_numbers, check_sources, check_words
 
 _RATES = ("bf16_flops_per_s", "fp8_flops_per_s", "memory_bytes_per_s")
 _SIZES = ("nominal_bytes", "usable_bytes")

@@ -1,162 +1,71 @@
 """What a config.json says of models whose layers all attend: one short function per architecture.
 
-Each gives the fields of a ModelProfile. The defaults and the layouts of windows are those of the configuration classes in
-Hugging Face transformers (models/<name>/configuration_<name>.py), the parameters those of its modelling code.
+Each gives the fields of a ModelProfile. The defaults are those of the configuration classes in Hugging Face transformers
+(models/<name>/configuration_<name>.py).
 """
 
-from dataclasses import dataclass
-
-from engine.formulas.kv import Attention, Latent
+from engine.formulas.kv import Latent
 from engine.profiles.hf_fields import REQUIRED, Fields
-
-FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
-
-
-@dataclass(frozen=True)
-class _Mlps:
-    """All MLPs of a model. parameters: of them together; fields: what a profile says of them; left_out: parameters of the
-    experts that a token does not meet, None without experts."""
-
-    parameters: int
-    fields: dict
-    left_out: int | None = None
-
-
-def base(f: Fields, *, vocab: object = REQUIRED, context: object = REQUIRED) -> dict:
-    return {
-        "hidden_size": f.hidden,
-        "heads": f.heads,
-        "vocab_size": f.whole("vocab_size", default=vocab),
-        "max_context_tokens": f.whole("max_position_embeddings", "n_positions", default=context),
-    }
-
-
-def attention_groups(kinds: list[str], kv_heads: int, head_dim: int, window: int | None) -> tuple[Attention, ...]:
-    """Layers that attend to everything, then those with a window."""
-    counts = ((kinds.count(FULL), None), (kinds.count(SLIDING) + kinds.count(CHUNKED), window))
-    return tuple(Attention(layers, kv_heads, head_dim, head_dim, held) for layers, held in counts if layers)
-
-
-def windowed(f: Fields, kinds: list[str], default: int | None = None, name: str = "sliding_window") -> int | None:
-    """The window if any layer has one: then it must be there."""
-    if not set(kinds) & {SLIDING, CHUNKED}:
-        return None
-    window = f.window(default, name)
-    return f.whole(name) if window is None else window
-
-
-def every(n: int, layers: int, one: str = FULL, others: str = SLIDING) -> list[str]:
-    """Layer n, 2n, ... is the one, the rest are the others."""
-    return [others if (at + 1) % n else one for at in range(layers)]
-
-
-def _kinds(f: Fields, default: list[str] | None = None) -> list[str]:
-    return f.kinds(default or [FULL] * f.layers, (FULL, SLIDING))
-
-
-def _uniform(f: Fields, default: int | None) -> tuple[list[str], int | None]:
-    """One window for all layers, or none."""
-    window = f.window(default)
-    return _kinds(f, [SLIDING if window else FULL] * f.layers), window
-
-
-def _decoder(
-    f: Fields,
-    *,
-    kv_heads: object = None,
-    head_dim: int | None = None,
-    kinds: list[str] | None = None,
-    window: int | None = None,
-    tied: bool = False,
-    qkv_bias: bool = False,
-    out_bias: bool = False,
-    mlp_bias: bool = False,
-    gated: bool = True,
-    ffn: object = REQUIRED,
-    norms: int = 2,
-    last_norms: int = 1,
-    qk_norm: str = "",
-    mlps: _Mlps | None = None,
-    **defaults: int,
-) -> dict:
-    """Layers of attention and an MLP. norms, last_norms: vectors of the hidden size in a layer's norms and the last one;
-    qk_norm: "head" (one vector for all heads) or "all"; mlps: where they are no plain ones. Tied embeddings count once."""
-    sizes = base(f, **defaults)
-    hidden, heads, layers, dim = f.hidden, f.heads, f.layers, f.head_dim(head_dim)
-    kv = f.kv_heads(kv_heads)
-    kinds = kinds or _kinds(f)
-    q_size, kv_size = heads * dim, kv * dim
-    attention = 2 * hidden * (q_size + kv_size) + qkv_bias * (q_size + 2 * kv_size) + out_bias * hidden
-    attention += {"": 0, "head": 2 * dim, "all": q_size + kv_size}[qk_norm] + norms * hidden
-    if mlps is None:
-        ffn = f.whole("intermediate_size", "n_inner", default=ffn)
-        one = (3 if gated else 2) * hidden * ffn + mlp_bias * ((2 if gated else 1) * ffn + hidden)
-        mlps = _Mlps(layers * one, {"ffn_size": ffn if gated else None})
-    embeddings = (1 if f.flag("tie_word_embeddings", tied) else 2) * sizes["vocab_size"] * hidden
-    parameters = embeddings + layers * attention + mlps.parameters + last_norms * hidden
-    return {
-        **sizes,
-        **mlps.fields,
-        "groups": attention_groups(kinds, kv, dim, window or windowed(f, kinds)),
-        "parameters": parameters,
-        "active_parameters": None if mlps.left_out is None else parameters - mlps.left_out,
-    }
-
-
-def _mixture(f: Fields, experts: int, expert: int, others: int, layers: int, dense: int = 0) -> _Mlps:
-    """Of a model of whose layers some are mixtures. expert: parameters of one; others: of the router and of shared experts
-    in such a layer; dense: of all other MLPs together. Where a token meets every expert it is no mixture."""
-    per_token = f.whole("num_experts_per_tok", highest=experts)
-    parameters = layers * (experts * expert + others) + dense
-    if per_token == experts:
-        return _Mlps(parameters, {})
-    return _Mlps(parameters, {"experts": experts, "experts_per_token": per_token}, layers * (experts - per_token) * expert)
+from engine.profiles.hf_layers import (
+    CHUNKED,
+    FULL,
+    SLIDING,
+    Mlps,
+    attention_groups,
+    base,
+    decoder,
+    every,
+    kinds_of,
+    mixture_of,
+    uniform,
+    windowed,
+)
 
 
 def llama(f: Fields) -> dict:
     """And granite: biases only if it says so."""
     bias = f.flag("attention_bias", False)
-    return _decoder(f, qkv_bias=bias, out_bias=bias, mlp_bias=f.flag("mlp_bias", False))
+    return decoder(f, qkv_bias=bias, out_bias=bias, mlp_bias=f.flag("mlp_bias", False))
 
 
 def mistral(f: Fields) -> dict:
-    kinds, window = _uniform(f, 4096)
-    return _decoder(f, kv_heads=REQUIRED, kinds=kinds, window=window)
+    kinds, window = uniform(f, 4096)
+    return decoder(f, kv_heads=REQUIRED, kinds=kinds, window=window)
 
 
 def mixtral(f: Fields) -> dict:
-    kinds, window = _uniform(f, None)
+    kinds, window = uniform(f, None)
     experts = f.whole("num_local_experts", "num_experts")
-    mixture = _mixture(f, experts, 3 * f.hidden * f.whole("intermediate_size"), f.hidden * experts, f.layers)
-    return _decoder(f, kv_heads=REQUIRED, kinds=kinds, window=window, mlps=mixture)
+    mixture = mixture_of(f, experts, 3 * f.hidden * f.whole("intermediate_size"), f.hidden * experts, f.layers)
+    return decoder(f, kv_heads=REQUIRED, kinds=kinds, window=window, mlps=mixture)
 
 
 def _qwen_windows(f: Fields) -> tuple[list[str], int | None]:
     """Off unless use_sliding_window; then from layer max_window_layers on."""
     if not f.flag("use_sliding_window", False):
-        return _kinds(f), None
+        return kinds_of(f), None
     window, first = f.window(4096), f.whole("max_window_layers", default=28, lowest=0)
-    return _kinds(f, [SLIDING if window and at >= first else FULL for at in range(f.layers)]), window
+    return kinds_of(f, [SLIDING if window and at >= first else FULL for at in range(f.layers)]), window
 
 
 def qwen2(f: Fields) -> dict:
     kinds, window = _qwen_windows(f)
-    return _decoder(f, kinds=kinds, window=window, qkv_bias=True)
+    return decoder(f, kinds=kinds, window=window, qkv_bias=True)
 
 
 def qwen3(f: Fields) -> dict:
     kinds, window = _qwen_windows(f)
     bias = f.flag("attention_bias", False)
-    return _decoder(f, head_dim=128, kinds=kinds, window=window, qkv_bias=bias, out_bias=bias, qk_norm="head")
+    return decoder(f, head_dim=128, kinds=kinds, window=window, qkv_bias=bias, out_bias=bias, qk_norm="head")
 
 
-def _qwen_mixture(f: Fields, shared: int) -> _Mlps:
+def _qwen_mixture(f: Fields, shared: int) -> Mlps:
     """Some layers may keep a dense MLP: mlp_only_layers, and those that decoder_sparse_step leaves out."""
     only, step = f.items("mlp_only_layers", int, default=[]), f.whole("decoder_sparse_step", default=1)
     sparse = len([at for at in range(f.layers) if at not in only and (at + 1) % step == 0])
     dense = (f.layers - sparse) * 3 * f.hidden * f.whole("intermediate_size") if sparse < f.layers else 0
     experts = f.whole("num_experts", "num_local_experts")
-    return _mixture(f, experts, 3 * f.hidden * f.whole("moe_intermediate_size"), f.hidden * experts + shared, sparse, dense)
+    return mixture_of(f, experts, 3 * f.hidden * f.whole("moe_intermediate_size"), f.hidden * experts + shared, sparse, dense)
 
 
 def qwen2_moe(f: Fields) -> dict:
@@ -166,27 +75,27 @@ def qwen2_moe(f: Fields) -> dict:
         kinds = [SLIDING if at % 2 == 0 and at < end else FULL for at in range(f.layers)]
     shared = 3 * f.hidden * f.whole("shared_expert_intermediate_size") + f.hidden  # and its gate
     bias = f.flag("qkv_bias", True)
-    return _decoder(f, kinds=_kinds(f, kinds), window=window, qkv_bias=bias, mlps=_qwen_mixture(f, shared))
+    return decoder(f, kinds=kinds_of(f, kinds), window=window, qkv_bias=bias, mlps=_qwen_mixture(f, shared))
 
 
 def qwen3_moe(f: Fields) -> dict:
-    kinds, window = _uniform(f, 4096) if f.flag("use_sliding_window", False) else (None, None)
+    kinds, window = uniform(f, 4096) if f.flag("use_sliding_window", False) else (None, None)
     bias = f.flag("attention_bias", False)
     mixture = _qwen_mixture(f, 0)
-    return _decoder(
+    return decoder(
         f, kv_heads=REQUIRED, kinds=kinds, window=window, qkv_bias=bias, out_bias=bias, qk_norm="head", mlps=mixture
     )
 
 
 def gemma(f: Fields) -> dict:
     bias = f.flag("attention_bias", False)
-    return _decoder(f, kv_heads=REQUIRED, head_dim=256, tied=True, qkv_bias=bias, out_bias=bias)
+    return decoder(f, kv_heads=REQUIRED, head_dim=256, tied=True, qkv_bias=bias, out_bias=bias)
 
 
 def gemma2(f: Fields) -> dict:
-    bias, kinds = f.flag("attention_bias", False), _kinds(f, every(2, f.layers))
+    bias, kinds = f.flag("attention_bias", False), kinds_of(f, every(2, f.layers))
     window = windowed(f, kinds, 4096)
-    return _decoder(
+    return decoder(
         f, kv_heads=REQUIRED, head_dim=256, tied=True, qkv_bias=bias, out_bias=bias, kinds=kinds, window=window, norms=4
     )
 
@@ -194,8 +103,8 @@ def gemma2(f: Fields) -> dict:
 def gemma3(f: Fields) -> dict:
     """Google's own files of the larger models leave out what is as in the class."""
     f = Fields({"num_attention_heads": 8, **f.config}, f.model_type)
-    bias, kinds = f.flag("attention_bias", False), _kinds(f, every(f.whole("sliding_window_pattern", default=6), f.layers))
-    return _decoder(
+    bias, kinds = f.flag("attention_bias", False), kinds_of(f, every(f.whole("sliding_window_pattern", default=6), f.layers))
+    return decoder(
         f, kv_heads=4, head_dim=256, tied=True, qkv_bias=bias, out_bias=bias, kinds=kinds, window=windowed(f, kinds, 4096),
         norms=4, qk_norm="head", vocab=262_208, context=131_072,
     )  # fmt: skip
@@ -203,14 +112,14 @@ def gemma3(f: Fields) -> dict:
 
 def phi(f: Fields) -> dict:
     """The head has a bias, too. With norms on queries and keys the parameters are left uncounted."""
-    found = _decoder(f, gated=False, qkv_bias=True, out_bias=True, mlp_bias=True, last_norms=2)
+    found = decoder(f, gated=False, qkv_bias=True, out_bias=True, mlp_bias=True, last_norms=2)
     found["parameters"] += found["vocab_size"]
     return {**found, "parameters": None} if f.flag("qk_layernorm", False) else found
 
 
 def phi3(f: Fields) -> dict:
-    kinds, window = _uniform(f, None)
-    return _decoder(f, kinds=kinds, window=window)
+    kinds, window = uniform(f, None)
+    return decoder(f, kinds=kinds, window=window)
 
 
 def smollm3(f: Fields) -> dict:
@@ -221,19 +130,19 @@ def smollm3(f: Fields) -> dict:
         rope = f.items("no_rope_layers", int, default=[int(kind == SLIDING) for kind in plain])
         kinds = [FULL if at >= len(rope) or rope[at] else SLIDING for at in range(f.layers)]
     bias = f.flag("attention_bias", False)
-    return _decoder(
-        f, kv_heads=4, kinds=_kinds(f, kinds), tied=True, qkv_bias=bias, out_bias=bias, mlp_bias=f.flag("mlp_bias", False)
+    return decoder(
+        f, kv_heads=4, kinds=kinds_of(f, kinds), tied=True, qkv_bias=bias, out_bias=bias, mlp_bias=f.flag("mlp_bias", False)
     )
 
 
 def gpt_oss(f: Fields) -> dict:
     """A sink per query head; every expert has biases, and so has the router."""
-    kinds, hidden, ffn = _kinds(f, every(2, f.layers)), f.hidden, f.whole("intermediate_size")
+    kinds, hidden, ffn = kinds_of(f, every(2, f.layers)), f.hidden, f.whole("intermediate_size")
     experts = f.whole("num_local_experts", "num_experts")
     expert = 3 * hidden * ffn + 2 * ffn + hidden
-    mixture = _mixture(f, experts, expert, experts * (hidden + 1) + f.heads, f.layers)
+    mixture = mixture_of(f, experts, expert, experts * (hidden + 1) + f.heads, f.layers)
     bias = f.flag("attention_bias", True)
-    return _decoder(
+    return decoder(
         f, kv_heads=REQUIRED, head_dim=64, kinds=kinds, window=windowed(f, kinds, 128), qkv_bias=bias, out_bias=bias,
         mlps=mixture,
     )  # fmt: skip
@@ -242,13 +151,13 @@ def gpt_oss(f: Fields) -> dict:
 def gpt_neox(f: Fields) -> dict:
     f = Fields({**f.config, "num_key_value_heads": None, "head_dim": None}, f.model_type)
     bias = f.flag("attention_bias", True)
-    return _decoder(f, gated=False, qkv_bias=bias, out_bias=bias, mlp_bias=True, norms=4, last_norms=2)
+    return decoder(f, gated=False, qkv_bias=bias, out_bias=bias, mlp_bias=True, norms=4, last_norms=2)
 
 
 def starcoder2(f: Fields) -> dict:
-    kinds, window = _uniform(f, None)
+    kinds, window = uniform(f, None)
     bias = f.flag("use_bias", True)
-    return _decoder(
+    return decoder(
         f, kv_heads=REQUIRED, kinds=kinds, window=window, tied=True, gated=False, qkv_bias=bias, out_bias=bias, mlp_bias=bias,
         norms=4, last_norms=2,
     )  # fmt: skip
@@ -258,7 +167,7 @@ def gpt_bigcode(f: Fields) -> dict:
     """Positions are a table, too."""
     kv_heads = 1 if f.flag("multi_query", True) else f.heads
     f = Fields({**f.config, "num_key_value_heads": kv_heads, "head_dim": None, "intermediate_size": None}, f.model_type)
-    found = _decoder(f, tied=True, gated=False, qkv_bias=True, out_bias=True, mlp_bias=True, ffn=4 * f.hidden, norms=4, last_norms=2)
+    found = decoder(f, tied=True, gated=False, qkv_bias=True, out_bias=True, mlp_bias=True, ffn=4 * f.hidden, norms=4, last_norms=2)
     return {**found, "parameters": found["parameters"] + found["max_context_tokens"] * found["hidden_size"]}
 
 
@@ -274,7 +183,7 @@ def falcon(f: Fields) -> dict:
     parallel = f.flag("parallel_attn", True)
     two_norms = not parallel or f.whole("num_ln_in_parallel_attn", default=2 if new else 1) == 2
     bias = f.flag("bias", False)
-    return _decoder(
+    return decoder(
         f, tied=True, gated=False, qkv_bias=bias, out_bias=bias, mlp_bias=bias, ffn=4 * f.hidden,
         norms=4 if two_norms else 2, last_norms=2, context=2048,
     )  # fmt: skip
@@ -282,26 +191,26 @@ def falcon(f: Fields) -> dict:
 
 def olmo2(f: Fields) -> dict:
     bias = f.flag("attention_bias", False)
-    return _decoder(f, qkv_bias=bias, out_bias=bias, qk_norm="all")
+    return decoder(f, qkv_bias=bias, out_bias=bias, qk_norm="all")
 
 
 def olmo3(f: Fields) -> dict:
-    bias, kinds = f.flag("attention_bias", False), _kinds(f, every(4, f.layers))
-    return _decoder(f, kinds=kinds, window=windowed(f, kinds, 4096), qkv_bias=bias, out_bias=bias, qk_norm="all")
+    bias, kinds = f.flag("attention_bias", False), kinds_of(f, every(4, f.layers))
+    return decoder(f, kinds=kinds, window=windowed(f, kinds, 4096), qkv_bias=bias, out_bias=bias, qk_norm="all")
 
 
 def cohere(f: Fields) -> dict:
     bias, normed = f.flag("attention_bias", False), f.flag("use_qk_norm", False)
-    return _decoder(f, tied=True, qkv_bias=bias, out_bias=bias, norms=1, qk_norm="all" if normed else "")
+    return decoder(f, tied=True, qkv_bias=bias, out_bias=bias, norms=1, qk_norm="all" if normed else "")
 
 
 def cohere2(f: Fields) -> dict:
-    bias, kinds = f.flag("attention_bias", False), _kinds(f, every(f.whole("sliding_window_pattern", default=4), f.layers))
-    return _decoder(f, tied=True, qkv_bias=bias, out_bias=bias, norms=1, kinds=kinds, window=windowed(f, kinds, 4096))
+    bias, kinds = f.flag("attention_bias", False), kinds_of(f, every(f.whole("sliding_window_pattern", default=4), f.layers))
+    return decoder(f, tied=True, qkv_bias=bias, out_bias=bias, norms=1, kinds=kinds, window=windowed(f, kinds, 4096))
 
 
 def glm4(f: Fields) -> dict:
-    return _decoder(f, kv_heads=REQUIRED, head_dim=128, qkv_bias=f.flag("attention_bias", True), norms=4)
+    return decoder(f, kv_heads=REQUIRED, head_dim=128, qkv_bias=f.flag("attention_bias", True), norms=4)
 
 
 def deepseek(f: Fields) -> dict:
@@ -316,7 +225,7 @@ def deepseek(f: Fields) -> dict:
     first = min(f.whole("first_k_dense_replace", lowest=0), layers)
     experts, expert = f.whole("n_routed_experts"), 3 * hidden * f.whole("moe_intermediate_size")
     others = experts * hidden + f.whole("n_shared_experts", lowest=0) * expert
-    mixture = _mixture(f, experts, expert, others, layers - first, first * 3 * hidden * f.whole("intermediate_size"))
+    mixture = mixture_of(f, experts, expert, others, layers - first, first * 3 * hidden * f.whole("intermediate_size"))
     parameters = embeddings + layers * attention + mixture.parameters + hidden
     active = None if mixture.left_out is None else parameters - mixture.left_out
     counted = not (f.flag("attention_bias", False) or f.flag("mlp_bias", False))

@@ -5,14 +5,8 @@ convolution (channels x its width) and, except in LFM2, the recurrent state itse
 """
 
 from engine.formulas.kv import Recurrent
-from engine.profiles.hf_attention import (
-    FULL,
-    SLIDING,
-    attention_groups,
-    base,
-    every,
-)
 from engine.profiles.hf_fields import REQUIRED, Fields
+from engine.profiles.hf_layers import FULL, SLIDING, attention_groups, base, every
 
 LINEAR, CONV = "linear_attention", "conv"
 

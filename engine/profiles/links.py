@@ -3,12 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.profiles.read import (
-    check_names,
-    check_numbers,
-    check_sources,
-    check_words,
-)
+from engine.profiles.read import check_names, check_numbers, check_sources, check_words
 
 KINDS = ("nvlink", "pcie", "infiniband", "roce", "ethernet")
 

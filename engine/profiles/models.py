@@ -6,12 +6,7 @@ from dataclasses import dataclass, field
 from engine.formulas import kv
 from engine.formulas.flops import attention_flops, matrix_flops, matrix_parameters
 from engine.formulas.kv import Attention, Group, KvBytes, Latent, Recurrent
-from engine.profiles.read import (
-    check_names,
-    check_numbers,
-    check_sources,
-    check_words,
-)
+from engine.profiles.read import check_names, check_numbers, check_sources, check_words
 
 _WORDS = ("name", "title", "repo", "model_type")
 _NUMBERS = ("parameters", "hidden_size", "heads", "vocab_size", "max_context_tokens")
