@@ -159,6 +159,8 @@ class LabError(Exception):
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, tuple):  # a setting with several entries, as it was written
+        return ", ".join(str(entry) for entry in value)
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 

@@ -114,7 +114,7 @@ def number(value: float | None) -> str:
         return DASH
     if value >= 20:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+    return f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"
 
 
 def rate(value: float | None) -> str:

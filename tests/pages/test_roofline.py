@@ -422,6 +422,13 @@ def test_korean_expectations_are_korean():
         assert not re.search("[a-z]{3,}", errors.sentence(error, KO))
 
 
+def test_a_list_that_does_not_work_is_said_as_it_was_written():
+    """Readers saw a Python tuple, brackets and quotes included."""
+    error = LabError("scenario-value", field="decode_batches", value=(1, "x"), expected="1 to 16 different whole numbers")
+    for words in (KO, EN):
+        assert "= 1, x" in errors.sentence(error, words) and "= 1, x" in errors.sentence(error.as_dict(), words)
+
+
 def test_every_text_of_the_lesson_is_used():
     source = "".join(path.read_text(encoding="utf-8") for folder in ("roofline", "_ui") for path in (PAGES / folder).glob("*.py"))
     made = tuple(re.findall(r'f"([a-z_]+\.(?:[a-z]+_)?)\{', source))
