@@ -302,7 +302,7 @@ def _trace(arguments: argparse.Namespace) -> None:
     result = read_result(Path(arguments.run)) if _is_file(arguments.run) else Store().load(arguments.run)
     if result is None:
         raise LabError("run-unknown", run_id=arguments.run[:80])
-    if "points" in result:
+    if "schedules" not in result:
         raise LabError("run-unreadable", path=arguments.run[:200], why="it keeps no traces")
     try:
         chrome, rows = json.dumps(to_chrome(result)), to_csv(result)

@@ -640,3 +640,28 @@ class TestRoofline:
     def test_a_calibration_that_cannot_be(self, inside, arguments, word):
         """Told before the seconds it takes."""
         assert_one_line(*inside("calibrate", *arguments), word)
+
+
+class TestAttention:
+    def test_from_its_name_to_its_maps(self, lab, tmp_path):
+        """A text of one's own by its path; and no trace to export, which is said."""
+        (tmp_path / "own.txt").write_text("한 ÿ " * 20, encoding="utf-8")
+        code, out, err = lab("run", "attention", *TINY[:6], "--set", "text=own.txt", "--set", "tokens=20", "--json", "out.json")
+        assert code == 0 and out == "", err
+        result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        assert result["tokens"][:5] == ["한 (1/3)", "한 (2/3)", "한 (3/3)", "␣", "ÿ (1/2)"] and len(result["tokens"]) == 20
+        assert err == ["starting-workers", "loading", "computing", f"run {result['run_id']}"]
+        assert_one_line(*lab("trace", result["run_id"], "--csv", "-"), "no traces")
+
+    @pytest.mark.parametrize(
+        "arguments, words",
+        [
+            (["--set", "tokens=1"], ["tokens", "from 2 to 1024"]), (["--set", "first_k=0"], ["first_k"]), (["--set", "offset=9999"], ["offset", "no longer"]),
+            (["--set", "exact_layer=9", "--set", "exact_head=0"], ["exact_layer", "to 1"]), (["--set", "prefill_tokens=5"], ["'prefill_tokens'", "tokens"]),
+            (["--set", "text=/no/such.txt"], ["/no/such.txt"]), (["--model", "smollm2-135m-instruct"], ["fetch"]), (["--json", "/no/such/folder/out.json"], ["folder does not exist"]),
+        ],
+        ids=lambda value: " ".join(value)[:40],
+    )  # fmt: skip
+    def test_what_cannot_be_is_one_line(self, inside, arguments, words):
+        """Never a traceback."""
+        assert_one_line(*inside("run", "attention", "--json", "-", *TINY, *arguments), *words)
