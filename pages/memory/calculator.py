@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 from engine.formulas import memory
-from engine.formulas.kv import KV_DTYPES, Attention, Group, Latent, Recurrent, kv_bytes
+from engine.formulas.kv import KV_DTYPES, Attention, Group, Latent, Recurrent, held_tokens, kv_bytes
 from engine.profiles import DeviceProfile, ModelProfile
 from pages._ui import fmt
 from pages._ui.words import Words
@@ -113,10 +113,9 @@ def _group_line(group: Group, choice: Choice, words: Words) -> str:
         bytes_ = memory.request_bytes((group,), 1, choice.kv)
         return words("formula.recurrent", layers=group.layers, values=fmt.count(group.state_values), bytes=fmt.bytes_(bytes_))
     found = kv_bytes((group,), choice.length, choice.kv)
-    held = choice.length if getattr(group, "window", None) is None else min(choice.length, group.window)
     facts = {
         "layers": group.layers,
-        "held": fmt.count(held),
+        "held": fmt.count(held_tokens(group, choice.length)),
         "value": words(f"formula.value_{choice.kv}"),
         "bytes": fmt.bytes_(found.payload),
         "scales": words("formula.scales", bytes=fmt.bytes_(found.scales)) if found.scales else "",

@@ -116,11 +116,11 @@ export class Chart {
       const x = this.x.at(at);
       if (x < box.left - 1 || x > box.right + 1) return [];
       const late = x > box.left + (box.right - box.left) * 0.7;
-      return [s("path", { class: "pl-mark", d: `M${x} ${box.top}V${box.bottom}` }), halo(text, { x: x + (late ? -6 : 6), y: box.bottom - 8, "text-anchor": late ? "end" : "start", class: "pl-mark-text" })];
+      return [s("path", { class: "pl-mark", d: `M${x} ${box.top}V${box.bottom}` }), quiet(text, { x: x + (late ? -6 : 6), y: box.bottom - 8, "text-anchor": late ? "end" : "start", class: "pl-mark-text" })];
     }
     const y = this.y.at(at);
     if (y < box.top - 1 || y > box.bottom + 1) return [];
-    return [s("path", { class: "pl-mark", d: `M${box.left} ${y}H${box.right}` }), halo(text, { x: box.left + 6, y: y + (y < box.top + 18 ? 14 : -6), class: "pl-mark-text" })];
+    return [s("path", { class: "pl-mark", d: `M${box.left} ${y}H${box.right}` }), quiet(text, { x: box.left + 6, y: y + (y < box.top + 18 ? 14 : -6), class: "pl-mark-text" })];
   }
 
   /** Each line's name at its right end. */
@@ -231,7 +231,7 @@ export class Chart {
   }
 }
 
-function halo(text, attributes) {
+function quiet(text, attributes) {
   return s("text", { ...attributes, "aria-hidden": "true" }, text);
 }
 
