@@ -54,19 +54,44 @@ def _show(result: dict, src: str, choices: list[str], words: Words) -> None:
 @st.fragment
 def _heads(result: dict, words: Words) -> None:
     """Only this runs again when a head or another measure is chosen."""
-    measure = st.segmented_control(
-        words("heatmap.measure"),
-        list(story.MEASURES),
-        default="first",
-        required=True,
-        key="sinks-measure",
-        format_func=lambda name: words(f"heatmap.{name}", k=story.first_k(result)),
-        persist_state="session",
-    )
     at = heatmap_payload.chosen((st.session_state.get(KEY) or {}).get("at"), result)
-    script.component("heat")(key=KEY, data=heatmap_payload.payload(result, at, measure, words), on_at_change=lambda: None)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="lab-heat"):
+        measure = st.segmented_control(
+            words("heatmap.measure"),
+            list(story.MEASURES),
+            default="first",
+            required=True,
+            key="sinks-measure",
+            format_func=lambda name: words(f"heatmap.{name}", k=story.first_k(result)),
+            persist_state="session",
+        )
+        window = _window(result, at, words)
+    script.component("heat")(key=KEY, data=heatmap_payload.payload(result, at, measure, words, window), on_at_change=lambda: None)
     if (box := st.expander(words("section.table"), key="sinks-table", on_change="rerun")).open:
         box.html(parts.plain_table(*story.overview_table(result, measure, words), words("section.table")))
+
+
+def _window(result: dict, at: tuple[int, int], words: Words) -> int | None:
+    """Which part of the text to show token by token; None for all of it. Offers to read again where another head is kept so."""
+    if found := heatmap_payload.windows(result, at):
+        group = result["maps"]["edges"][1]
+        last = len(result["tokens"]) - 1
+        return st.selectbox(
+            words("heatmap.window", layer=at[0], head=at[1]),
+            [None, *found],
+            key=f"sinks-window-{last}",  # of texts this long: another has other parts
+            width=330,
+            persist_state="session",
+            format_func=lambda first: words("heatmap.groups", n=group)
+            if first is None
+            else words("heatmap.one_by_one", first=first, last=min(first + heatmap_payload.WINDOW - 1, last)),
+        )
+    if (exact := result["exact"]) and result["maps"]["reduction"]:
+        hint = words("heatmap.exact_help", layer=exact["layer"], head=exact["head"])
+        if st.button(words("heatmap.exact", layer=at[0], head=at[1]), type="tertiary", key="sinks-exact", help=hint):
+            scenario = AttentionScenario.from_dict(result["manifest"]["scenario"])
+            run_panel.submit(scenario.changed({"exact_layer": at[0], "exact_head": at[1]}), words, slot=SLOT)
+    return None
 
 
 def _starts(result: dict, words: Words) -> None:

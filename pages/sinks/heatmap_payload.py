@@ -17,10 +17,12 @@ from pages.sinks.ramp import RAMP
 from pages.sinks.shares import share
 
 SPOKEN = "heat."
+WINDOW = 64  # tokens
 
 
-def payload(result: dict, at: tuple[int, int], measure: str, words: Words) -> dict:
-    """at: (layer, head), one that the result has; measure: of the overview, "first" or "first_k"."""
+def payload(result: dict, at: tuple[int, int], measure: str, words: Words, window: int | None = None) -> dict:
+    """at: (layer, head), one that the result has; measure: of the overview, "first" or "first_k"; window: the first token of
+    the part to show token by token, of the head that is kept so; None for the whole map."""
     layer, head = at
     return {
         "words": {key: words(key) for key in words.keys(SPOKEN)},
@@ -32,18 +34,20 @@ def payload(result: dict, at: tuple[int, int], measure: str, words: Words) -> di
             "k": story.first_k(result),
         },
         "at": [layer, head],
-        "map": head_map(result, layer, head, words),
+        "map": head_map(result, layer, head, words) if window is None else window_map(result, window, words),
         "profile": profile(result, layer, head, words),
     }
 
 
 def chosen(found: object, result: dict) -> tuple[int, int]:
-    """The head a browser asks for, if the result has it; else one that tells something."""
+    """The head a browser asks for, if the result has it; else the one that its run was
+    asked to keep token by token, else one that tells something."""
     layers, heads = result["layers"], result["heads"]
     whole = isinstance(found, list | tuple) and len(found) == 2 and all(isinstance(n, int) and not isinstance(n, bool) for n in found)
     if whole and 0 <= found[0] < layers and 0 <= found[1] < heads:
         return found[0], found[1]
-    return story.telling(result)
+    exact, wanted = result["exact"], result["manifest"]["scenario"]["exact_layer"]
+    return (exact["layer"], exact["head"]) if exact and wanted >= 0 else story.telling(result)
 
 
 def head_map(result: dict, layer: int, head: int, words: Words) -> dict:
@@ -58,6 +62,31 @@ def head_map(result: dict, layer: int, head: int, words: Words) -> dict:
         "bins": [[first, last, result["tokens"][first], result["tokens"][last]] for first, last in bins(result)],
         "reduced": maps["reduction"] is not None,
         "note": words(key, n=n, tokens=tokens),
+    }
+
+
+def windows(result: dict, at: tuple[int, int]) -> list[int]:
+    """The first tokens of the parts that can be shown token by token; [] if another head, or none, is kept so, or if the whole
+    map is."""
+    exact = result["exact"]
+    if exact is None or (exact["layer"], exact["head"]) != at or result["maps"]["reduction"] is None:
+        return []
+    return list(range(0, exact["size"], WINDOW))
+
+
+def window_map(result: dict, first: int, words: Words) -> dict:
+    """WINDOW tokens as queries and keys, one by one, in the form of `head_map`."""
+    exact, tokens = result["exact"], result["tokens"]
+    found = formulas.head_map(exact)[first : first + WINDOW]
+    n = len(found)
+    square, before = found[:, first : first + n], formulas.as_shares(found[:, :first]).sum(axis=1).mean()
+    facts = {"first": first, "last": first + n - 1}
+    return {
+        "size": n,
+        "cells": base64.b64encode(square[np.tril_indices(n)].tobytes()).decode(),
+        "bins": [[i, i, tokens[i], tokens[i]] for i in range(first, first + n)],
+        "reduced": False,
+        "note": words("map.window_later", **facts, share=share(float(before))) if first else words("map.window", **facts),
     }
 
 

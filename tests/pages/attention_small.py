@@ -84,7 +84,13 @@ def result(tokens: int = 40, width: int = 1, layers: int = LAYERS, heads: int = 
             "scale": formulas.SCALE,
             "data": base64.b64encode(b"".join(formulas.packed(formulas.reduced(layer, edges)) for layer in p)).decode(),
         },
-        "exact": None,
+        "exact": {
+            "layer": layers - 1,
+            "head": heads - 1,
+            "size": tokens,
+            "scale": formulas.SCALE,
+            "data": base64.b64encode(formulas.packed(p[-1][-1:])).decode(),
+        },
         "starts": [
             {
                 "name": name,

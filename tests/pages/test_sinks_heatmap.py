@@ -26,6 +26,8 @@ ODD = {
     "two tokens": {"tokens": 2},
     "one layer, one head": {"layers": 1, "heads": 1, "onset": 0},
     "no sink": {"onset": None},
+    "groups, and no head one by one": {"width": 3, "exact": None},
+    "groups, and one head one by one": {"width": 3},
     "no starts": {"starts": [], "starts_on": None},
     "starts of another version": {"starts": [{"name": "backwards", "first": 0.1}]},
     "no profile of each head": {"profile": {**small.result()["profile"], "by_head": None}},
@@ -153,6 +155,29 @@ def test_the_map_is_the_chosen_heads_and_its_rows_add_up_to_one(width):
         wanted = [sum(small.row(*at, q)[:keys]) for q in range(first, last + 1)]
         assert cells(found)[-1][0] == pytest.approx(sum(wanted) / len(wanted), abs=0.01)
         assert found["reduced"] == (width > 1)
+
+
+def test_the_head_that_is_kept_token_by_token_is_shown_so_in_parts(monkeypatch):
+    """Rows of a part begin behind what is not drawn: taken from their beginning, every part would show token 0."""
+    monkeypatch.setattr(payload, "WINDOW", 16)
+    result, at = small.result(width=3), (small.LAYERS - 1, small.HEADS - 1)
+    assert payload.windows(result, at) == [0, 16, 32]
+    for other, whose in ((result, (0, 0)), (small.result(), at), ({**result, "exact": None}, at)):
+        assert payload.windows(other, whose) == []
+    for first, size in ((0, 16), (16, 16), (32, 8)):
+        found = payload.payload(result, at, "first", EN, first)["map"]
+        assert found["size"] == size and [b[0] for b in found["bins"]] == list(range(first, first + size))
+        wanted = [small.row(*at, q)[first : q + 1] for q in range(first, first + size)]
+        assert [v for line in cells(found) for v in line] == pytest.approx([v for line in wanted for v in line], abs=0.005)
+    before = sum(sum(small.row(*at, q)[:16]) for q in range(16, 32)) / 16
+    said = payload.window_map(result, 16, EN)["note"]
+    assert share(before) in said or share(before - 0.01) in said or share(before + 0.01) in said
+
+
+def test_a_head_that_was_asked_for_is_the_one_to_begin_with():
+    result = small.result(width=3)
+    result["manifest"]["scenario"] |= {"exact_layer": small.LAYERS - 1, "exact_head": small.HEADS - 1}
+    assert payload.chosen(None, result) == (small.LAYERS - 1, small.HEADS - 1)
 
 
 def test_every_token_is_in_one_bin():
@@ -306,6 +331,18 @@ def test_a_text_of_ones_own(page, typed):
     assert (REFUSED in complete(page)) == (not typed.strip(" \n\t\x00"))
     page.selectbox(key="attention-text").set_value("pydoc").run()
     assert REFUSED not in complete(page)
+
+
+def test_one_heads_tokens_one_by_one():
+    run = stored(small.result(width=3), "one-by-one")
+    app = lesson(attention=run, lang="en")
+    assert any("token by token" in b.label for b in app.button), "another head can be read so"
+    result = small.result(width=3)
+    result["manifest"]["scenario"] |= {"exact_layer": small.LAYERS - 1, "exact_head": small.HEADS - 1}
+    app = lesson(attention=stored(result, "one-by-one-asked"), lang="en")
+    box = app.selectbox(key="sinks-window-39")
+    box.set_value(0).run()
+    complete(app)
 
 
 def test_the_other_measure_and_the_table(page):
