@@ -154,7 +154,7 @@ def decode_spans(losses: int, window: int, decode_tokens: int) -> tuple[tuple[in
     """
     if not decode_tokens:
         return ()
-    quarter = max(1, decode_tokens // 4)
+    quarter = decode_tokens // 4
     first = (max(0, window - quarter), min(losses, window + decode_tokens - 2 * quarter))
     last = (max(first[1], losses - quarter), losses)
     return (first, last) if last[0] < last[1] else (first,)
