@@ -31,7 +31,7 @@ _RANGES = {
     "prompt_tokens_max": (1, 1_000_000),
     "output_tokens_min": (1, 100_000),
     "output_tokens_max": (1, 100_000),
-    "pool_tokens": (1, 100_000_000),
+    "pool_tokens": (16, 100_000_000),  # a block on a CPU
     "reserve_tokens": (1, 1_000_000),
 }
 
@@ -73,6 +73,8 @@ class WallScenario:
             low, high = (getattr(self, f"{part}_tokens_{end}") for end in ("min", "max"))
             if low > high:
                 raise wrong(f"{part}_tokens_min", low, f"a whole number from 1 to {high}")
+        if self.reserve_tokens > self.pool_tokens:
+            raise wrong("reserve_tokens", self.reserve_tokens, f"a whole number from 1 to {self.pool_tokens}")
         check_number("seed", self.seed, 0, 2**31 - 1, whole=True)
         _ = self.base  # which checks all the rest as its own
 

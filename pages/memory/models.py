@@ -41,6 +41,8 @@ def _row(choice: Choice, request: int, words: Words) -> list[str]:
     model, room = choice.model, choice.room_bytes
     state = model.state_bytes(choice.kv)
     most = fmt.DASH if room is None else words("models.none") if room <= 0 else fmt.count(memory.requests_that_fit(room, request))
+    if room is not None and room > 0 and (model.max_context_tokens or choice.length) < choice.length:
+        most = words("models.too_long", most=most)
     return [
         model.title,
         words(f"kind_short.{model.attention_kind}"),

@@ -166,9 +166,17 @@ def test_a_disturbed_variant_is_named(monkeypatch):
 
 
 REFUSED = [
-    ({"pool_tokens": 48}, "request-never-fits"), ({"reserve_tokens": 300}, "reservation-never-fits"), ({"pool_tokens": 15}, "scenario-value"),
+    ({"pool_tokens": 48, "reserve_tokens": 40}, "request-never-fits"), ({"reserve_tokens": 300, "pool_tokens": 303}, "reservation-never-fits"),
     ({"prompt_tokens_min": 9000, "prompt_tokens_max": 9000}, "prompt-exceeds-model"), ({"model": "nonsense"}, "model-unknown"), ({"text": "nonsense"}, "text-unknown"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{"pool_tokens": 15}, {"reserve_tokens": WALL.pool_tokens + 1}], ids=str)
+def test_a_form_can_tell_at_once_what_no_pool_holds(changes):
+    """Told only by the run, it costs its place in the queue and the start of a worker."""
+    with pytest.raises(LabError) as caught:
+        WALL.changed(changes)
+    assert caught.value.code == "scenario-value" and caught.value.facts["field"] == next(iter(changes))
 
 
 @pytest.mark.parametrize("changes, code", REFUSED, ids=[str(changes) for changes, _ in REFUSED])
