@@ -27,7 +27,7 @@ MOST_TOKENS = 1024
 # What stands first in the text, in the order of the result: the text as it is; the tokenizer's own special token in front;
 # the first token replaced by a line break, or by a word drawn from the seed; four line breaks in front.
 STARTS = ("as_is", "special", "newline", "word", "newlines4")
-START_TOKENS = 256
+START_TOKENS = 200
 STRONGEST = -1
 _RANGES = {
     "tokens": (2, MOST_TOKENS),

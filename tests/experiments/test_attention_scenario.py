@@ -66,7 +66,7 @@ def test_there_and_back(changes):
     scenario = CPU.changed(changes)
     again = AttentionScenario.from_dict(json.loads(json.dumps(scenario.as_dict())))
     assert again == scenario and again.key() == scenario.key() and (scenario.key() == CPU.key()) == (scenario == CPU)
-    assert scenario.total_tokens == scenario.tokens + 4 * min(scenario.tokens, 256)
+    assert scenario.total_tokens == scenario.tokens + 4 * min(scenario.tokens, 200)
 
 
 def test_every_setting_is_in_the_key():

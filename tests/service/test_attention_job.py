@@ -72,7 +72,7 @@ def test_it_is_known_to_the_service():
     assert "attention" in RUNNERS and kinds.scenario_of("attention", SCENARIO.as_dict()) == SCENARIO
     assert not kinds.is_private(SCENARIO) and kinds.is_private(SCENARIO.changed({"model": "/my/model"})) and kinds.is_private(SCENARIO.changed({"text": "own:" + "0" * 64}))
     assert kinds.device_key_here(SCENARIO) == kinds.device_key_here(scenario_for("quick", device="cpu", dtype="float32"))
-    assert work_of(attention_for("cpu")) == 512 + 4 * 256
+    assert work_of(attention_for("cpu")) == 512 + 4 * 200
 
 
 @pytest.mark.parametrize("changes", [{"model": "my/model"}, {"text": "/etc/passwd"}, {"text": "own:../../etc/passwd"}])
