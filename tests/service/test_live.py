@@ -146,3 +146,17 @@ def test_building_rests_in_proportion_to_its_cost(monkeypatch):
     first = live.view()["version"]
     given(live, "unified", 0, run())
     assert live.view()["version"] == first and live.view()["schedules"] == {}
+
+
+def test_curves_that_grow(live):
+    """An experiment that serves nothing tells whole curves so far: the newest of each is shown, beside what its plan said."""
+    curves = Live("run", "streaming", {"window": 4})
+    curves.plan({"tokens": 9, "first_eviction": 4})
+    for name, upto in (("dense", 2), ("dense", 5), ("window", 3)):
+        given(curves, name, 0, [{"type": "curve", "bins": [[0, upto, 1.5]]}])
+    view = curves.view()
+    assert {name: view[name] for name in ("run_id", "kind", "tokens", "first_eviction", "schedules")} == {
+        "run_id": "run", "kind": "streaming", "tokens": 9, "first_eviction": 4, "schedules": {},
+    }  # fmt: skip
+    assert view["curves"] == {"dense": {"bins": [[0, 5, 1.5]]}, "window": {"bins": [[0, 3, 1.5]]}} and view["manifest"] == {"scenario": {"window": 4}}
+    assert "curves" not in live.view()
