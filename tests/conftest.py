@@ -27,6 +27,17 @@ hypothesis.settings.register_profile("lab", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("lab")
 
 
+@pytest.fixture
+def one_thread():
+    """Torch on one thread: products of a few numbers are no faster on more, and far slower beside another busy process."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if BROWSER_TESTS in item.path.parents:

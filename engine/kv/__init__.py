@@ -1,1 +1,1 @@
-"""KV cache: which request owns which block, and the tensors behind the blocks."""
+"""KV cache: which request owns which block, the tensors behind the blocks, and which tokens stay (eviction)."""

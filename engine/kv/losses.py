@@ -63,7 +63,12 @@ def continuation_loss(model: Transformer, after: torch.Tensor, ids: Sequence[int
 
 
 def recomputed_losses(
-    model: Transformer, ids: Sequence[int], window: int, points: Sequence[int], *, on_losses: OnLosses = lambda first, losses: None
+    model: Transformer,
+    ids: Sequence[int],
+    window: int,
+    points: Sequence[int],
+    *,
+    on_losses: OnLosses = lambda first, losses: None,
 ) -> np.ndarray:
     """Losses at `points` (indices as in `token_losses`), the last `window` tokens read anew for each of them.
 

@@ -12,7 +12,6 @@ transformer position 0 for every token.
 """
 
 import copy
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -49,12 +48,9 @@ class Memory:
 
 def memory(model: Transformer, policy: Eviction) -> Memory:
     """An empty memory that keeps what the policy keeps."""
-    make: Callable[[], LayerCache]
     if isinstance(policy, Full):
-        make = lambda: DenseLayer(model.frequencies)  # noqa: E731
-    else:
-        make = lambda: StreamedLayer(model.frequencies, policy)  # noqa: E731
-    return Memory([make() for _ in model.layers])
+        return Memory([DenseLayer(model.frequencies) for _ in model.layers])
+    return Memory([StreamedLayer(model.frequencies, policy) for _ in model.layers])
 
 
 class DenseLayer:
@@ -90,7 +86,7 @@ class StreamedLayer:
         self.tokens += len(q)
         if keys.shape[1] > self.policy.window:
             keys, values = (self._last_kept(x) for x in (keys, values))
-        self.keys, self.values = keys.contiguous(), values.contiguous()
+        self.keys, self.values = keys, values
         return out
 
     def _last_kept(self, rows: torch.Tensor) -> torch.Tensor:
@@ -98,8 +94,8 @@ class StreamedLayer:
 
 
 def joined(earlier: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
-    """Rows [kv_heads, n, head_dim] behind earlier ones, if there are any."""
-    return new if earlier is None else torch.cat((earlier, new), dim=1)
+    """Rows [kv_heads, n, ...] behind earlier ones, if there are any; never a view, which would hold on to more."""
+    return new.clone(memory_format=torch.contiguous_format) if earlier is None else torch.cat((earlier, new), dim=1)
 
 
 def masked_attention(

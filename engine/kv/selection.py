@@ -168,7 +168,8 @@ def _by_kv_head(q: torch.Tensor, kv_heads: int) -> torch.Tensor:
 
 
 def _probabilities(rows: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """The last n tokens over all: rows [kv_heads, group, n, head_dim], keys [kv_heads, m, head_dim] -> float32 [kv_heads, group, n, m]."""
+    """The last n tokens over all m: rows [kv_heads, group, n, head_dim], keys [kv_heads, m, head_dim]
+    -> float32 [kv_heads, group, n, m]."""
     n, width = rows.shape[2:]
     scores = torch.bmm((rows * width**-0.5).flatten(1, 2), keys.transpose(1, 2)).float()
     scores = scores.view(*rows.shape[:3], -1)

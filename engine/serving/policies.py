@@ -180,8 +180,8 @@ def _decodes_with_room(
 ) -> tuple[list[Sequence], list[Sequence], int]:
     """The decodes of this step, who must be preempted so that they can grow, and the blocks left.
 
-    A decode at position p needs blocks for p + 1 tokens, or as many of them as its cache keeps. While the decodes ask for more blocks than are free, the
-    newest candidate loses all of its own (it may be one that wanted to grow).
+    A decode at position p needs blocks for p + 1 tokens, or for as many of them as its cache keeps. While the decodes
+    ask for more blocks than are free, the newest candidate loses all of its own (it may be one that wanted to grow).
     """
     alive = list(candidates)
     preempted: list[Sequence] = []

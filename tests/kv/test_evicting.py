@@ -12,6 +12,8 @@ from engine.model.config import ModelConfig
 from engine.model.transformer import Transformer
 from tests.kv.streaming import TINY, naive_logits, tiny_ids
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 class RealCache:
     """One text in a storage of its own, blocks in any order; `read` takes the next n tokens in one forward.
@@ -78,7 +80,7 @@ def test_prompts_and_chunks_longer_than_the_cache(setting, pieces, model, expect
     assert (cache.foreign_blocks() == 1e4).all()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.integers(1, 3),
     st.integers(1, 3),
@@ -92,7 +94,14 @@ def test_any_heads_policy_pieces_and_blocks(kv_heads, group, window, data, piece
     """The same for whatever was not thought of."""
     sinks = data.draw(st.integers(0, window - 1))
     config = ModelConfig(
-        vocab_size=31, hidden_size=16, n_layers=2, n_heads=kv_heads * group, n_kv_heads=kv_heads, head_dim=4, ffn_size=16, rope_theta=50.0
+        vocab_size=31,
+        hidden_size=16,
+        n_layers=2,
+        n_heads=kv_heads * group,
+        n_kv_heads=kv_heads,
+        head_dim=4,
+        ffn_size=16,
+        rope_theta=50.0,
     )
     model = Transformer.random(config, seed=seed)
     ids = torch.randint(0, 31, (sum(pieces),), generator=torch.Generator().manual_seed(seed))

@@ -1,5 +1,7 @@
 """The mask equals the cache: a whole text in a few forwards, token for token what an evicting cache gives."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -13,12 +15,19 @@ from engine.model.transformer import Transformer, causal_attend
 from tests.kv.streaming import TINY, naive_logits, tiny_ids
 from tests.kv.test_evicting import RealCache
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 IDS = tiny_ids(60)
 
 
 @pytest.fixture(scope="module")
 def model():
     return Transformer.random(TINY, seed=1)
+
+
+@cache
+def naive(sinks, window):
+    return naive_logits(Transformer.random(TINY, seed=1), IDS, sinks, window)
 
 
 def masked_logits(model, policy, pieces):
@@ -32,11 +41,11 @@ def test_the_mask_equals_the_cache_token_by_token(policy, pieces, model):
     """Off by one in the window, a sink forgotten, a query that is not turned again for the sinks, keys lost between
     chunks: each moves the logits by far more than this."""
     logits = masked_logits(model, policy, pieces)
-    naive = naive_logits(model, IDS, policy.sinks, policy.window)
-    cache = RealCache(model, policy, 4)
-    real = torch.cat([cache.read(token) for token in IDS.split(1)])
-    assert naive.std() >= 1
-    assert (logits - naive).abs().max() < 1e-3
+    expected = naive(policy.sinks, policy.window)
+    real_cache = RealCache(model, policy, 4)
+    real = torch.cat([real_cache.read(token) for token in IDS.split(1)])
+    assert expected.std() >= 1
+    assert (logits - expected).abs().max() < 1e-3
     assert (logits - real).abs().max() < 1e-3
 
 
@@ -79,7 +88,7 @@ def test_bfloat16_follows_float32():
 @pytest.mark.parametrize("chunk_tokens", [1, 13, 100])
 def test_losses_are_those_of_the_next_tokens(chunk_tokens, model):
     """A shift by one, a chunk that forgets the one before, a callback told of the wrong place."""
-    logits = naive_logits(model, IDS, 2, 9)
+    logits = naive(2, 9)
     expected = -torch.log_softmax(logits[:-1], dim=-1)[torch.arange(59), IDS[1:]]
     told = np.full(59, np.nan, np.float32)
 
@@ -126,6 +135,6 @@ def test_the_default_model_on_real_text(default_model_path, kjv):
     ids = torch.tensor(load_tokenizer("smollm2-135m-instruct").encode(kjv.text[:2000])[:140])
     for policy in (Sinks(4, 64), Window(64)):
         masked = model(ids, torch.zeros_like(ids), memory(model, policy))
-        cache = RealCache(model, policy, 16)
-        real = torch.cat([cache.read(part) for part in ids.split([100] + [1] * 40)])
+        real_cache = RealCache(model, policy, 16)
+        real = torch.cat([real_cache.read(part) for part in ids.split([100] + [1] * 40)])
         assert (masked - real).abs().max() < 1e-3

@@ -12,6 +12,8 @@ from engine.kv.selection import Compressed, HeavyHitters, compressed, heavy_hitt
 from engine.model.transformer import Transformer
 from tests.kv.streaming import TINY, tiny_ids, turn
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 KV_HEADS, GROUP, WIDTH = 2, 3, 8
 FREQUENCIES = 100.0 ** -(torch.arange(0, WIDTH, 2) / WIDTH)
 
@@ -65,7 +67,7 @@ def test_heavy_hitters_keep_what_attention_used(budget, together, pieces):
     assert kept_after[0] != kept_after[1], "the heads chose alike all the way: nothing was tested"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(1, 50), st.integers(0, 3))
 def test_the_budget_is_never_exceeded_and_half_of_it_is_recent(together, times, n, seed):
     """The budget must hold at every token, not only after a cut, or the comparison with a window is not fair."""

@@ -23,6 +23,8 @@ from tests.kv.streaming import TINY, naive_logits
 from tests.serving.in_process import serve_in_process
 from tests.serving.test_schedules_agree import requests_of, whole_forward
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 POLICIES = [Sinks(3, 20), Full(), Window(12), Sinks(1, 200)]
 
 
@@ -123,21 +125,13 @@ def test_blocks_never_exceed_those_of_the_slots(policy):
 WIDE_KV = ModelConfig(vocab_size=64, hidden_size=32, n_layers=1, n_heads=4, n_kv_heads=4, head_dim=128, ffn_size=32)
 
 
-@pytest.fixture
-def one_thread():
-    """Products this small are slower with more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def test_blocks_and_process_memory_stay_flat_over_20000_tokens(one_thread):
+def test_blocks_and_process_memory_stay_flat_over_20000_tokens():
     """What streaming promises: once the cache is full, neither blocks nor the process's memory grow. The pool could hold
     it all (untouched pages cost nothing), so a cache that grows would show as 4 MB per thousand tokens."""
     model = Transformer.random(WIDE_KV, seed=0)
     tokens, window, block_tokens = 20_000, 96, 16
-    engine = Greedy(model, Unified(), tokens // block_tokens, block_tokens, [Request(0, (1, 2, 3), tokens, eviction=Sinks(4, window))])
+    request = Request(0, (1, 2, 3), tokens, eviction=Sinks(4, window))
+    engine = Greedy(model, Unified(), tokens // block_tokens, block_tokens, [request])
     process, blocks, memory = psutil.Process(), [], []
     while not engine.scheduler.idle:
         engine.step()
