@@ -665,3 +665,44 @@ class TestAttention:
     def test_what_cannot_be_is_one_line(self, inside, arguments, words):
         """Never a traceback."""
         assert_one_line(*inside("run", "attention", "--json", "-", *TINY, *arguments), *words)
+
+
+class TestStreamingAndNeedle:
+    MODEL = TINY[:6]
+
+    def test_a_stream_from_its_name_to_its_curves(self, lab, tmp_path):
+        """With lists as a command line gives them, and a line of progress for each curve; no trace to export, which is said."""
+        (tmp_path / "own.txt").write_text("Every word of this text is somebody's own. " * 40, encoding="utf-8")
+        settings = ("text=own.txt", "tokens=200", "window=48", "sinks=0,4", "policies=window,sinks", "decode_tokens=20")
+        code, out, err = lab("run", "streaming", *self.MODEL, *(word for setting in settings for word in ("--set", setting)), "--json", "out.json")
+        assert code == 0 and out == "", err
+        result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        assert list(result["curves"]) == ["dense", "window", "sinks-4"] and [row["sinks"] for row in result["table"]] == [0, 4]
+        assert err[-1] == f"run {result['run_id']}" and any(line.startswith("measuring policy=sinks-4 tokens=") for line in err)
+        code, _, err = lab("trace", result["run_id"], "--csv", "-")
+        assert code == 1 and len(err) == 1
+
+    def test_a_needle_from_its_name_to_its_cells(self, lab, tmp_path):
+        """One JSON on stdout, nothing else."""
+        settings = ("text=korean", "trials=2", "length=500", "window=320", "distractors=0", "policies=dense,sinks")
+        code, out, err = lab("run", "needle", *self.MODEL, *(word for setting in settings for word in ("--set", setting)), "--json", "-")
+        assert code == 0, err
+        cells = json.loads("\n".join(out) if isinstance(out, list) else out)["cells"]
+        assert [(cell["policy"], cell["trials"]) for cell in cells] == [("dense", 2), ("sinks", 2), ("sinks", 2)]
+
+    @pytest.mark.parametrize(
+        "name, arguments, words",
+        [
+            ("streaming", ["--set", "sinks=x"], ["sinks", "0 to 64"]), ("streaming", ["--set", "policies=dense,all"], ["policies", "recompute"]),
+            ("streaming", ["--set", "window=2560"], ["window", "2544"]), ("streaming", ["--set", "tokens=99999999"], ["tokens", "32768"]),
+            ("streaming", ["--set", "text=nowhere.txt"], ["nowhere.txt"]), ("streaming", ["--set", "colour=red"], ["'colour'", "decode_tokens"]),
+            ("streaming", ["--json", "/no/such/folder/out.json"], ["folder does not exist"]),
+            ("needle", ["--set", "trials=0"], ["trials", "from 1"]), ("needle", ["--set", "depth=2"], ["depth", "0 to 1"]),
+            ("needle", ["--set", "length=96"], ["length", "96"]), ("needle", ["--set", "policies=recompute"], ["policies", "snapkv"]),
+            ("needle", ["--set", "length=8190"], ["8192"]),
+        ],
+        ids=lambda value: str(value)[:40],
+    )  # fmt: skip
+    def test_what_cannot_be_is_one_line_before_anything_starts(self, inside, name, arguments, words):
+        """Never a traceback, and never only after minutes of measuring."""
+        assert_one_line(*inside("run", name, "--json", "-", *self.MODEL, "--set", "text=pydoc", *arguments), *words)
