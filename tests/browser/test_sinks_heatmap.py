@@ -186,7 +186,7 @@ def test_a_real_run_of_a_text_of_ones_own(visit):
     watched.settle()
     page.get_by_role("button", name="Run on this machine").click()
     page.wait_for_selector(".lab-badge-measured", timeout=240_000)
-    watched.see("a text of its reader's own")
+    watched.see("A reader's own text")
     watched.see("The text has no more than that (512 were asked for)")
     page.wait_for_selector(".ht-cell")
     page.reload()
