@@ -14,7 +14,7 @@ import streamlit as st
 from engine.errors import LabError
 from engine.service import client
 from pages._ui import errors, fmt, parts, session
-from pages._ui.words import Words
+from pages._ui.words import Words, policy_name
 
 # About 250 fragment reruns a second is what one server carries: who started a run may ask often, a class that
 # watches it less so.
@@ -163,9 +163,11 @@ def _doing(status: client.Status, words: Words, point: str) -> str:
 
 
 def _measured(facts: dict, words: Words, point: str) -> str | None:
-    """The schedule, or the point of a sweep, that is being measured."""
+    """The schedule, the policy, or the point of a sweep, that is being measured."""
     if facts.get("schedule"):
         return words(f"schedule.{facts['schedule']}.name")
+    if facts.get("policy"):
+        return policy_name(facts["policy"], words)
     if "point" in facts:
         shown = {name: fmt.count(value) if isinstance(value, int) else value for name, value in facts.items()}
         return words(point, **shown) if facts["point"] else words("phase.whole")

@@ -59,6 +59,12 @@ def kind_name(kind: str, words: Words) -> str:
     return words(f"kind.{kind}") if f"kind.{kind}" in words else kind
 
 
+def policy_name(name: str, words: Words) -> str:
+    """An eviction policy as a reader knows it; ``sinks-4`` says how many sinks."""
+    kind, _, count = name.partition("-")
+    return words(f"policy.{kind}_n", n=count) if count else words(f"policy.{kind}")
+
+
 @cache
 def table(lang: str, page: str) -> dict[str, str]:
     """The flattened table of one language and one folder of pages/."""

@@ -3,9 +3,15 @@
 import streamlit as st
 
 from pages._ui import session
-from pages.sinks import details, heatmap
+from pages.sinks import details, heatmap, needle, published, streaming
 
-SECTIONS = {"heatmap": heatmap.section, "details": details.section}
+SECTIONS = {
+    "heatmap": heatmap.section,
+    "streaming": streaming.section,
+    "needle": needle.section,
+    "published": published.section,
+    "details": details.section,
+}
 
 words = session.words("sinks")
 

@@ -222,7 +222,7 @@ def test_the_overview_is_of_the_measure_asked_for(whole):
 
 def test_every_text_of_the_heatmaps_is_used():
     folder = PAGES / "sinks"
-    source = "".join(path.read_text(encoding="utf-8") for path in (*folder.glob("*.py"), *(PAGES / "_ui").glob("*.py"), *(PAGES / "static/js/heat").glob("*.js")))
+    source = "".join(path.read_text(encoding="utf-8") for path in (*folder.glob("*.py"), *(PAGES / "_ui").glob("*.py"), *(PAGES / "static/js/heat").glob("*.js"), *(PAGES / "static/js/cells").glob("*.js")))
     made = tuple(re.findall(r'[f`]"?([a-z_]+\.(?:[a-z]+_)?)\$?\{', source)) + ("field.", "part.", "start.", "run.help_")
     unused = [key for key in table("en", "sinks") if key not in source and not key.startswith(made)]
     assert not unused

@@ -1,0 +1,60 @@
+"""The third part of the lesson: a sentence that the window has left behind, and who can still answer for it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine.experiments.needle_scenario import NEEDLE, NeedleScenario, needle_for
+from pages._ui import outcome, parts, run_panel, session
+from pages._ui.words import Words
+from pages.sinks import needle_story as story
+from pages.sinks import run_form
+
+PHASES = ("queued", "starting-workers", "measuring")
+FORM = run_form.Form(
+    kind=NEEDLE,
+    scenario=NeedleScenario,
+    preset=needle_for,
+    rows=(("trials", "length"), ("window", "sinks"), ("distractors", "depth"), ("seed",)),
+)
+
+
+def section(words: Words) -> None:
+    """A recording at once, a run's progress while it is made, and its result when there is one."""
+    st.markdown(words.part("needle"))
+    panel = st.container()
+    run = session.run_id(NEEDLE)
+    status = run_panel.ended(run, words, NEEDLE)
+    result = run_panel.result_of(status, run, NEEDLE, words)
+    with panel:
+        if status is not None and status.active:
+            run_panel.watch(run, words, PHASES, own=status.own)
+        else:
+            run_form.panel(FORM, words, result["manifest"]["scenario"] if result else None)
+    src, choices = result and result["run_id"], []
+    if result is None:
+        result, src, choices = outcome.shipped(NEEDLE, NEEDLE)
+    if result is None:
+        st.html(parts.notice(words("source.none_title"), words("needle.none"), kind="info"))
+    else:
+        _show(result, choices, words)
+    with st.container(key="lab-why"):
+        reasons, attempts = st.columns([3, 2], gap="large")
+        reasons.markdown(words.part("needle-why"))
+        attempts.markdown(words.part("needle-try"))
+    if result is not None:
+        outcome.keep(result, src, words)
+
+
+def _show(result: dict, choices: list[str], words: Words) -> None:
+    # A busy machine makes such a run slower and changes none of its answers: nothing is said of disturbance.
+    outcome.source_row(result, NeedleScenario, words, NEEDLE, choices)
+    first, *rest = [words(key, **facts) for key, facts in story.headline(result)]
+    more = "".join(f"<p class='lab-said'>{parts.prose(text)}</p>" for text in rest)
+    st.html(f"<p class='lab-headline'>{parts.prose(first)}</p>{more}<p class='lab-note'>{parts.prose(story.about(result, words))}</p>")
+    outcome.section(words("needle.section_rates"))
+    st.html(f"{story.rows(result, words)}<p class='lab-note'>{parts.prose(words('needle.rates_note', guess=story.share(result['guess'])))}</p>")
+    st.html(parts.plain_table(*story.table(result, words), words("needle.section_rates")))
+    if shown := story.example(result, words):
+        outcome.section(words("needle.section_example"))
+        st.html(shown)
