@@ -86,7 +86,7 @@ def test_no_beginning_is_named_where_there_is_none(changes, key):
 
 @pytest.mark.parametrize(
     ("values", "layer"),
-    [([0.01, 0.02, 0.5, 0.4, 0.6], 2), ([0.1, 0.5], 1), ([0.3, 0.31, 0.29, 0.3], None), ([0.5, 0.4, 0.1, 0.1], None), ([0.4], None), ([0, 0, 0], None), ([0.02, 0.3, 0.02, 0.02, 0.5, 0.5], 4)],
+    [([0.01, 0.02, 0.5, 0.4, 0.6], 2), ([0.1, 0.5], 1), ([0.3, 0.31, 0.29, 0.3], None), ([0.3, 0.3, 0.4, 0.4], None), ([0.5, 0.4, 0.1, 0.1], None), ([0.4], None), ([0, 0, 0], None), ([0.02, 0.3, 0.02, 0.02, 0.5, 0.5], 4)],
 )  # fmt: skip
 def test_where_it_begins(values, layer):
     """One early layer above its neighbours is not the beginning, and a fall is none."""
