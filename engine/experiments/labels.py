@@ -108,7 +108,8 @@ def _extends(c: str) -> bool:
 
 
 def _is_picture(c: str) -> bool:
-    return unicodedata.category(c) == "So" and not _is_flag(c) or "\U0001f000" <= c <= "\U0001faff" and not _extends(c) and not _is_flag(c)
+    symbol = unicodedata.category(c) == "So" and c <= "\u3299" or "\U0001f000" <= c <= "\U0001faff"
+    return symbol and not _extends(c) and not _is_flag(c)
 
 
 def _is_flag(c: str) -> bool:
