@@ -61,7 +61,7 @@ class StreamingScenario:
     policies: tuple[str, ...] = POLICIES
     text: str = "kjv"
     points: int = 24
-    decode_tokens: int = 240
+    decode_tokens: int = 200
     model: str = "smollm2-135m-instruct"
     device: str = "auto"
     dtype: str = "auto"
