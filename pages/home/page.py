@@ -9,7 +9,7 @@ from engine.service import client
 from pages._ui import alt, fmt, lanes, parts, recordings, routes, session, timeline
 from pages._ui.palette import CATEGORIES
 
-LESSONS = ("schedules", "roofline", "memory", "claims")
+LESSONS = ("schedules", "roofline", "memory", "sinks", "claims")
 
 words = session.words("home")
 lesson = session.words("schedules")
@@ -36,7 +36,7 @@ def lesson_map() -> None:
     """Every lesson with a link and a line, in the order in which they build on each other."""
     pages = st.session_state.get("pages", {})
     with st.container(key="lab-lessons"):
-        for place, name in zip(st.columns(len(LESSONS), gap="large"), LESSONS, strict=True):
+        for place, name in zip(st.columns(len(LESSONS), gap="medium"), LESSONS, strict=True):
             with place:
                 if name in pages:
                     st.page_link(pages[name], label=words(f"nav.{name}"), query_params={"lang": words.lang})
