@@ -139,7 +139,9 @@ def plan_needle(scenario: NeedleScenario) -> NeedlePlan:
     return NeedlePlan(setup, text, writer, tuple(texts), near, shared)
 
 
-def _near(scenario: NeedleScenario, writer: NeedleWriter, pairs: list, block: int, asked: int) -> tuple[tuple[Haystack, ...], int]:
+def _near(
+    scenario: NeedleScenario, writer: NeedleWriter, pairs: list, block: int, asked: int
+) -> tuple[tuple[Haystack, ...], int]:
     """The control's texts: one filler for all of them, the needles behind `shared` tokens of it."""
     at = scenario.length - NEAR_THE_END - block
     if SINKS not in scenario.policies or at < scenario.sinks:

@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from engine.errors import LabError
 from engine.kv.eviction import Sinks
@@ -99,11 +99,10 @@ class NeedleWriter:
         """The text with its sentences from position `at` on; filler that they push out behind the end is cut off."""
         sentences = self.sentences(pairs)
         block = [token for sentence in sentences for token in sentence]
-        edges = [at]
-        for sentence in sentences:
-            edges.append(edges[-1] + len(sentence))
+        edges = pairwise(accumulate(map(len, sentences), initial=at))
         needles = tuple(
-            Needle(place, answer, begin, end, *self.ask(place)) for (place, answer), (begin, end) in zip(pairs, pairwise(edges), strict=True)
+            Needle(place, answer, begin, end, *self.ask(place))
+            for (place, answer), (begin, end) in zip(pairs, edges, strict=True)
         )
         return Haystack((*filler[:at], *block, *filler[at : len(filler) - len(block)]), needles)
 

@@ -207,14 +207,18 @@ class _Reading:
             found.extend(told["losses"])
             self._tell(name, len(found), of, weight * len(found))
             if name != RECOMPUTE:
-                self.on_record(name, 0, {"type": "curve", "policy": policy_of(name, self.plan, self.scenario), **self._so_far(found)})
+                self.on_record(name, 0, {"type": "curve", **self._so_far(name, found)})
 
         self.seconds[name] = self.child.ask(question, "all-read", see)["seconds"]
         self.worked += weight * of
 
-    def _so_far(self, found: list[float]) -> dict:
+    def _so_far(self, name: str, found: list[float]) -> dict:
         after = found[self.scenario.window :]
-        return {"bins": binned(found, self.edges), "perplexity_after": perplexity(after) if after else None}
+        return {
+            "policy": policy_of(name, self.plan, self.scenario),
+            "bins": binned(found, self.edges),
+            "perplexity_after": perplexity(after) if after else None,
+        }
 
     def _decode(self) -> None:
         plan, sinks = self.plan, self.scenario.cached_sinks
