@@ -20,6 +20,7 @@ texts = st.text(st.sampled_from(CHARACTERS), max_size=30) | st.text(max_size=20)
 
 @given(st.text(st.sampled_from(CHARACTERS), max_size=30))
 @example("☂\u200d\ufffd")
+@example("a\u200d👩")
 @example(FAMILY + FLAG * 2 + LETTER + "\r\n" + "한" + "간" + "각ᆫ" + "👩🏽\u200d❤\ufe0f\u200d👩" + "\u200d👩")
 def test_borders_are_those_of_unicode(text):
     """A family cut in four, an accent without its letter, half a flag."""
