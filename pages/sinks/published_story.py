@@ -5,6 +5,8 @@ Numbers of papers come from `profiles/published`; nothing of them is written her
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine import profiles
 from engine.profiles import PublishedTable
 from pages._ui import fmt
@@ -16,6 +18,11 @@ from pages.sinks.streaming_story import after
 COUNTS = (0, 1, 2, 4, 8)
 
 Rows = tuple[list[str], list[list[str]]]
+
+
+def printed(value: float | None) -> str:
+    """A paper's perplexity with the digits that it prints."""
+    return fmt.DASH if value is None else f"{value:,.2f}"
 
 
 def source(table: PublishedTable, words: Words) -> str:
@@ -33,7 +40,7 @@ def first_tokens(words: Words) -> Rows:
         [
             words(f"published.first_{row['first_tokens']}"),
             words("published.cache", sinks=fmt.count(row["sinks"]), recent=fmt.count(row["recent"])),
-            perplexity(row["perplexity"]),
+            printed(row["perplexity"]),
             f"{times(row['perplexity'] / best)}×",
         ]
         for row in table.rows
@@ -47,7 +54,7 @@ def by_sinks(words: Words) -> Rows:
     for model in dict.fromkeys(row["model"] for row in table.rows):
         values = {row["sinks"]: row["perplexity"] for row in table.find(model=model)}
         slots = {int(row["sinks"] + row["recent"]) for row in table.find(model=model)}
-        found.append(_sinks_row(model, " / ".join(map(fmt.count, sorted(slots))), values))
+        found.append(_sinks_row(model, " / ".join(map(fmt.count, sorted(slots))), values, printed))
     return _sinks_head(words), found
 
 
@@ -55,7 +62,7 @@ def ours_by_sinks(result: dict, words: Words) -> Rows:
     """The same row of ours."""
     values = {row["sinks"]: row["perplexity_after"] for row in result["table"]}
     model = result["manifest"]["model"]["title"]
-    return _sinks_head(words), [_sinks_row(model, fmt.count(result["window"]), values)]
+    return _sinks_head(words), [_sinks_row(model, fmt.count(result["window"]), values, perplexity)]
 
 
 def _sinks_head(words: Words) -> list[str]:
@@ -63,10 +70,10 @@ def _sinks_head(words: Words) -> list[str]:
     return [words("published.col_model"), words("published.col_slots"), *counts, words("published.col_ratio")]
 
 
-def _sinks_row(model: str, slots: str, values: dict) -> list[str]:
+def _sinks_row(model: str, slots: str, values: dict, show: Callable) -> list[str]:
     none, four = values.get(0), values.get(4)
     ratio = f"{times(none / four)}×" if none and four else fmt.DASH
-    return [model, slots, *(perplexity(values.get(n)) for n in COUNTS), ratio]
+    return [model, slots, *(show(values.get(n)) for n in COUNTS), ratio]
 
 
 def by_distance(words: Words) -> Rows:
@@ -82,7 +89,7 @@ def by_distance(words: Words) -> Rows:
 
 def _accuracy(table: PublishedTable, distance: float, sinks: float, recent: float) -> str:
     found = table.find(distance=distance, sinks=sinks, recent=recent)
-    return f"{found[0]['accuracy'] * 100:.1f} %" if found else fmt.DASH
+    return f"{found[0]['accuracy'] * 100:.2f} %" if found else fmt.DASH
 
 
 def ratios(words: Words) -> str:

@@ -112,6 +112,7 @@ def _cost(result: dict, words: Words) -> None:
     for place, (what, spec) in zip(st.columns(2), found, strict=True):
         with place:
             plot.show(spec, alt=story.cost_alt(result, what, words), key=f"streaming-{what}")
+    st.html(parts.plain_table(*story.cost_table(result, words), words("streaming.section_cost")))
     st.html(f"<p class='lab-note'>{parts.prose(words('streaming.cost_note'))}</p>")
 
 

@@ -6,6 +6,7 @@ A sentence is (key of a text, facts) and follows from the numbers. Losses are in
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import log
 from statistics import median
 
@@ -115,8 +116,8 @@ def spec(result: dict, view: str, words: Words) -> dict | None:
         "marks": [{"across": "x", "at": at, "text": words("streaming.first_eviction", n=fmt.count(at))}],
     }
     if places := result.get("sampled_at"):
-        wide, tall = max(2.0, tokens / 500), 0.035 * (high - low)
-        found["areas"] = [{"points": [[x, low, low + tall], [x + wide, low, low + tall]], "style": policies.style(RECOMPUTE)} for x in places]
+        ticks, looks = 0.045 * (high - low), {"style": policies.style(RECOMPUTE), "width": 2.2, "solid": True, "label": "none"}
+        found["lines"] += [{"name": "", "points": [[x, low], [x, low + ticks]], **looks} for x in places]
         found["legend"] = [{"name": words("streaming.sampled_here", n=fmt.count(len(places))), "style": policies.style(RECOMPUTE), "shape": "square"}]
     if view == ABOVE:
         found["lines"].append({"name": policies.title(DENSE, words), "points": [[0, 0], [tokens, 0]], "style": policies.style(DENSE), "width": 1.6, "label": "legend"})
@@ -198,7 +199,12 @@ def agreement(result: dict) -> Sentence | None:
     found = result.get("agreement")
     if not found:
         return None
-    return "streaming.agreement", {"tokens": fmt.count(found["tokens"]), "mean": f"{found['mean_difference']:.1g}", "most": f"{found['largest_difference']:.1g}"}
+    return "streaming.agreement", {"tokens": fmt.count(found["tokens"]), "mean": _small(found["mean_difference"]), "most": _small(found["largest_difference"])}
+
+
+def _small(value: float) -> str:
+    """``0.00041`` -> ``0.0004``; less than that can show says so."""
+    return f"{value:.4f}" if value >= 0.00005 else "< 0.0001"
 
 
 # ------------------------------------------------------------------ what a token costs
@@ -214,10 +220,10 @@ def spans(points: list) -> list[list]:
     """Points in stretches without a gap: what lies between them was not measured."""
     if not points:
         return []
-    steps = [b[0] - a[0] for a, b in zip(points, points[1:])]
+    steps = [b[0] - a[0] for a, b in pairwise(points)]
     usual = median(steps) if steps else 0
     found = [[points[0]]]
-    for step, point in zip(steps, points[1:]):
+    for step, point in zip(steps, points[1:], strict=True):
         if step > GAP * usual:
             found.append([])
         found[-1].append(point)
@@ -235,7 +241,7 @@ def cost_spec(result: dict, what: str, words: Words) -> dict | None:
     for name, points in series.items():
         for number, part in enumerate(spans(points)):
             texts = [f"{policies.title(name, words)}\n{words('streaming.at_cost', n=fmt.count(n), value=show(value))}" for n, value in part]
-            looks = {"style": policies.style(name), "width": 2.6, "solid": True, "label": "none" if number else "legend"}
+            looks = {"style": policies.style(name), "width": 5, "solid": True, "label": "none" if number else "legend"}
             lines.append({"name": policies.title(name, words), "points": part, "texts": texts, **looks})
     high *= 1.12
     return {
@@ -284,6 +290,23 @@ def cost_said(result: dict) -> list[Sentence]:
         facts = {"ms": fmt.seconds(again[-1][1] / 1e3), "ratio": times(again[-1][1] / ms_sinks), "slots": fmt.count(result["window"])}
         said.append(("streaming.cost_again", facts))
     return said
+
+
+def cost_table(result: dict, words: Words) -> tuple[list[str], list[list[str]]]:
+    """A row for each cache, and for reading the window anew: a token before, right behind and long after the first eviction."""
+    head = [words(f"streaming.col_{name}") for name in ("policy", "ms_before", "ms_behind", "ms_late", "kv_late")]
+    rows = []
+    for name in cost_names(result):
+        points, at = result["cost"][name]["ms_per_token"], result["first_eviction"]
+        first, *later = spans(points)
+        stages = ([ms for n, ms in first if n <= at], [ms for n, ms in first if n > at], [ms for _, ms in later[-1]] if later else [])
+        held = result["cost"][name].get("kv_bytes") or [[0, None]]
+        rows.append([policies.title(name, words), *(fmt.seconds(median(ms) / 1e3 if ms else None) for ms in stages), fmt.bytes_(held[-1][1])])
+    if again := (result["cost"].get(RECOMPUTE) or {}).get("ms_per_token"):
+        held = result["cost"][RECOMPUTE].get("kv_bytes") or [[0, None]]
+        one = fmt.seconds(again[-1][1] / 1e3)
+        rows.append([policies.title(RECOMPUTE, words), fmt.DASH, one, one, fmt.bytes_(held[-1][1])])
+    return head, rows
 
 
 def cost_alt(result: dict, what: str, words: Words) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from math import log
 
 import pytest
@@ -74,7 +75,8 @@ def test_above_dense_is_the_difference_of_losses():
     assert {round(y, 4) for x, y in window if x > small.WINDOW} == {round(log(3), 4)}
     assert {y for x, y in window if x < small.WINDOW} == {0.0}
     assert policies.title("sinks-1", EN) not in lines, "of the many numbers of sinks the chart shows one"
-    assert spec["marks"][0]["at"] == small.WINDOW and len(spec["areas"]) == len(small.SAMPLED)
+    assert spec["marks"][0]["at"] == small.WINDOW
+    assert len(spec["lines"]) == 3 + 1 + len(small.SAMPLED), "three policies, the line of dense, a tick for each sampled token"
 
 
 def test_single_sampled_losses_are_no_curve():
@@ -82,7 +84,7 @@ def test_single_sampled_losses_are_no_curve():
     for view in streaming_story.VIEWS:
         names = [line["name"] for line in streaming_story.spec(small.streaming(), view, EN)["lines"]]
         assert policies.title("recompute", EN) not in names
-    head, rows = streaming_story.policy_table(small.streaming(), EN)
+    _, rows = streaming_story.policy_table(small.streaming(), EN)
     row = next(row for row in rows if row[0] == policies.title("recompute", EN))
     assert row[1:3] == ["–", "–"] and row[3] == policies.perplexity(2.718281828**1.6)
 
@@ -93,7 +95,7 @@ def test_nothing_is_drawn_where_nothing_was_measured():
     assert len(spec["lines"]) == 4
     for line in spec["lines"]:
         at = [x for x, _ in line["points"]]
-        assert max(b - a for a, b in zip(at, at[1:])) == 10
+        assert max(b - a for a, b in pairwise(at)) == 10
     assert [line["label"] for line in spec["lines"]] == ["legend", "none"] * 2
 
 
@@ -106,6 +108,12 @@ def test_what_a_late_token_costs():
     (_, cost), (_, again) = streaming_story.cost_said(small.streaming())
     assert cost == {"tokens": "390", "ms_dense": "59 ms", "ms_sinks": "35 ms", "kv_dense": "390 kB", "kv_sinks": "100 kB"}
     assert again["ratio"] == "11.4"
+
+
+def test_a_token_before_behind_and_long_after_the_first_eviction():
+    head, rows = streaming_story.cost_table(small.streaming(), EN)
+    assert rows[0][1:] == ["44 ms", "46 ms", "59 ms", "390 kB"] and rows[1][1:] == ["35 ms", "35 ms", "35 ms", "100 kB"]
+    assert rows[2][1:] == ["–", "400 ms", "400 ms", "100 kB"] and all(len(row) == len(head) for row in rows)
 
 
 def test_how_much_sinks_take_back():
@@ -140,7 +148,7 @@ def test_an_odd_stream_breaks_nothing(name, words):
     for what in ("ms_per_token", "kv_bytes"):
         json.dumps(streaming_story.cost_spec(result, what, words), allow_nan=False)
         streaming_story.cost_alt(result, what, words)
-    for head, rows in (streaming_story.policy_table(result, words), streaming_story.sinks_table(result, words)):
+    for head, rows in (streaming_story.policy_table(result, words), streaming_story.sinks_table(result, words), streaming_story.cost_table(result, words)):
         assert all(len(row) == len(head) for row in rows)
 
 
@@ -203,7 +211,7 @@ def test_the_example_is_shown_as_text():
 
 def test_a_row_for_each_model_with_all_its_numbers():
     head, rows = published_story.by_sinks(EN)
-    assert rows[0] == ["Llama-2-7B", "4,096", "3,360", "11.9", "10.5", "9.59", "9.54", "350×"]
+    assert rows[0] == ["Llama-2-7B", "4,096", "3,359.95", "11.88", "10.51", "9.59", "9.54", "350×"]
     assert len(rows) == 4 and all(len(row) == len(head) for row in rows)
     assert "Llama-2-7B 350×, MPT-7B 31×, Pythia-12B 1.79×, Falcon-7B 1.48×" in published_story.ratios(EN)
 
@@ -212,7 +220,7 @@ def test_nothing_is_found_beyond_the_cache():
     head, rows = published_story.by_distance(EN)
     assert all(len(row) == len(head) for row in rows) and len(rows) == 11
     by = {row[0]: row[1:] for row in rows}
-    assert by["1,840"][0] == "75.3 %" and by["2,300"][0] == "0.0 %"
+    assert by["1,840"][0] == "75.30 %" and by["2,300"][0] == "0.00 %"
 
 
 @LANGUAGES

@@ -45,7 +45,7 @@ export class Cells {
     this.first = button("first", FIRST, () => this.#go(1));
     const choose = h(
       "select",
-      { class: "kc-select", on: { change: (event) => this.#choose(Number(event.target.value)) } },
+      { class: "kc-select", "aria-label": words("cells.sinks"), on: { change: (event) => this.#choose(Number(event.target.value)) } },
       ...data.sinks.map((n) => h("option", { value: n, selected: n === this.sinks }, String(n))),
     );
     this.moment = h("output", { class: "kc-moment" });
