@@ -4,12 +4,13 @@ import json
 import os
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from engine.errors import LabError
-from engine.experiments import needle
+from engine.experiments import needle, needle_worker
 from engine.experiments.child import load_record, started
 from engine.experiments.needle import margin, plan_needle, run_needle
 from engine.experiments.needle_scenario import POLICIES, NeedleScenario
@@ -17,6 +18,8 @@ from engine.experiments.needle_text import in_window, stays
 from engine.formulas.intervals import wilson
 from engine.kv.eviction import Sinks
 from engine.lock import device_lock
+from engine.model.catalog import named
+from engine.model.transformer import Transformer
 from engine.serving.cluster import Cancelled
 
 TINY = {"model": "random-tiny", "device": "cpu", "dtype": "float32", "text": "pydoc"}
@@ -245,6 +248,21 @@ def test_a_budget_that_holds_everything_is_dense():
         found = dict(scores({"type": "ask", "ids": text.ids, "questions": [(n.question, n.lead) for n in text.needles], "policies": list(POLICIES)}))
     for policy in POLICIES:
         assert near(found[policy], found["dense"]), policy
+
+
+def test_a_prompt_is_compressed_between_question_and_answer():
+    """The question votes and stays, nothing of the prompt beyond the budget does, and the answer is read from what is left.
+    Compressed before the question, the vote would be that of some filler."""
+    desk = needle_worker._Asked(lambda record: None)
+    desk.worker = SimpleNamespace(loaded=SimpleNamespace(transformer=Transformer.random(named("random-tiny").config, seed=1)))
+    desk.open(64, 4, [1, 2])
+    text, question, lead = list(range(200)), list(range(20)), list(range(5))
+    memory = desk._read(desk._compressing(len(text), len(question)), text)
+    assert {layer.keys.shape[1] for layer in memory.layers} == {200}
+    desk._scores(memory, question, lead)
+    for layer in memory.layers:
+        for kept in layer.positions.tolist():
+            assert len(kept) == 64 + 5 and kept[-25:] == list(range(200, 225)) and kept[0] < 200
 
 
 def children() -> list[psutil.Process]:

@@ -97,6 +97,14 @@ def test_the_result_is_small_json_and_names_what_was_run(desk):
     assert [result["curves"][name]["policy"]["kind"] for name in ("dense", "window", "h2o", "recompute")] == ["full", "window", "h2o", "recompute"]
 
 
+def test_all_policies_have_the_same_room(desk):
+    """The window, and no more: a policy with a larger cache would look like a better one."""
+    run_streaming(SMALL)
+    asked = [record for record in desk.asked if record["type"] in ("read", "heavy", "recompute")]
+    room = [record.get("budget", record.get("window", record.get("policy", {}).get("window"))) for record in asked]
+    assert len(asked) == 8 and room == [None] + [48] * 7, "all but dense"
+
+
 def test_perplexity_is_of_what_comes_behind_the_first_eviction(desk):
     """With the tokens before it, at which all caches are alike, the damage would look smaller."""
     desk.loss = lambda policy, item: 100.0 if item < 48 else {"full": 1.0, "window": 3.0, "sinks": 2.0}.get(policy["kind"], 4.0)
