@@ -233,6 +233,8 @@ def deepseek(f: Fields) -> dict:
         **found,
         **mixture.fields,
         "groups": (Latent(layers, rank, rope),),
+        "uncompressed_key_dim": nope + rope,
+        "uncompressed_value_dim": value,
         "parameters": parameters if counted else None,
         "active_parameters": active if counted else None,
     }

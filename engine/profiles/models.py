@@ -11,7 +11,8 @@ from engine.profiles.read import check_names, check_numbers, check_sources, chec
 _WORDS = ("name", "title", "repo", "model_type")
 _NUMBERS = ("parameters", "hidden_size", "heads", "vocab_size", "max_context_tokens")
 _OF_EXPERTS = ("experts", "experts_per_token", "active_parameters")
-_OPTIONAL = ("ffn_size", *_OF_EXPERTS)
+_UNCOMPRESSED = ("uncompressed_key_dim", "uncompressed_value_dim")
+_OPTIONAL = ("ffn_size", *_OF_EXPERTS, *_UNCOMPRESSED)
 _GROUPS = {  # kind: its class, what must be given, what may be
     "attention": (Attention, ("kv_heads", "key_dim"), ("value_dim", "window")),
     "latent": (Latent, ("rank", "rope_dim"), ()),
@@ -29,6 +30,7 @@ class ModelProfile:
     groups: what the layers keep. A layer that keeps K and V beside a state is in two groups, one that keeps nothing in none.
     ffn_size: of a gated MLP (three matrices of hidden_size x ffn_size); None where the MLP is another one.
     experts, experts_per_token, active_parameters: of a mixture of experts, routed ones; else None.
+    uncompressed_key_dim, uncompressed_value_dim: of a latent's heads, what each of them would keep without it; else None.
     sources: where each number is from, by its name; "layers" is for all groups.
     """
 
@@ -46,6 +48,8 @@ class ModelProfile:
     experts: int | None = None
     experts_per_token: int | None = None
     active_parameters: int | None = None
+    uncompressed_key_dim: int | None = None
+    uncompressed_value_dim: int | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -163,9 +163,11 @@ def designs(choice: Choice, words: Words) -> tuple[list[str], list[list[str]]]:
 
 def variants(model: ModelProfile) -> Iterator[tuple[str, tuple[Group, ...]]]:
     """The model's groups under the name "as_is", and what they would be without what saves KV in them: each query head with
-    its own K and V, no windows; with one KV head; with a window of 4,096 tokens in three of four layers."""
+    its own K and V, in place of a latent too; no windows; with one KV head; with a window of 4,096 tokens in three of four layers."""
     yield "as_is", model.groups
     attention = [group for group in model.groups if isinstance(group, Attention)]
+    if model.uncompressed_key_dim and model.uncompressed_value_dim:
+        yield "no_latent", tuple(_without_latent(group, model) for group in model.groups)
     if any(group.kv_heads < model.heads for group in attention):
         yield "mha", _changed(model.groups, kv_heads=model.heads)
     if any(group.window for group in attention):
@@ -175,6 +177,12 @@ def variants(model: ModelProfile) -> Iterator[tuple[str, tuple[Group, ...]]]:
     if len(model.groups) == 1 and attention and attention[0].window is None and attention[0].layers >= 4:
         full = attention[0].layers // 4
         yield "windows", (replace(attention[0], layers=full), replace(attention[0], layers=attention[0].layers - full, window=4096))
+
+
+def _without_latent(group: Group, model: ModelProfile) -> Group:
+    if not isinstance(group, Latent):
+        return group
+    return Attention(group.layers, model.heads, model.uncompressed_key_dim, model.uncompressed_value_dim)
 
 
 def _changed(groups: tuple[Group, ...], **changes: object) -> tuple[Group, ...]:

@@ -7,6 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine import profiles
+from engine.formulas.kv import kv_bytes
 from pages._ui.words import PAGES, Words, table
 from pages.memory import calculator, choices, models
 from pages.memory.calculator import Choice
@@ -61,7 +62,9 @@ def test_what_other_attention_would_cost():
     assert (mha["KV per token"], mha["Against the real one"], mha["Fit"]) == ("524 kB", "4×", "0")
     assert found["One KV head for all (MQA)"]["Against the real one"] == "0.12×"
     assert [name for name, _ in calculator.variants(profiles.model("llama-2-7b"))] == ["as_is", "mqa", "windows"]
-    assert [name for name, _ in calculator.variants(profiles.model("deepseek-v3"))] == ["as_is"]
+    latent, without = (groups for _, groups in calculator.variants(profiles.model("deepseek-v3")))
+    # 61 layers x 128 heads x (192 + 128) x 2 bytes against 61 x 576 x 2.
+    assert [kv_bytes(groups, 1, "bf16").total for groups in (without, latent)] == [4_997_120, 70_272]
     assert "no_window" in dict(calculator.variants(profiles.model("gemma-3-27b")))
 
 
