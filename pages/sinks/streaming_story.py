@@ -97,7 +97,7 @@ def spec(result: dict, view: str, words: Words) -> dict | None:
     result may also be what is known of a run that goes on: "tokens", "first_eviction", "curves".
     """
     curves = result.get("curves") or {}
-    series = {name: [((begin + end) / 2, loss) for begin, end, loss in curves[name]["bins"]] for name in shown(curves)}
+    series = {name: points(curves[name]["bins"]) for name in shown(curves)}
     if view == ABOVE:
         zero = dict(series.pop(DENSE, []))
         series = {name: [(x, y - zero[x]) for x, y in points if x in zero] for name, points in series.items()}
@@ -117,11 +117,26 @@ def spec(result: dict, view: str, words: Words) -> dict | None:
     }
     if places := result.get("sampled_at"):
         ticks, looks = 0.045 * (high - low), {"style": policies.style(RECOMPUTE), "width": 2.2, "solid": True, "label": "none"}
-        found["lines"] += [{"name": "", "points": [[x, low], [x, low + ticks]], **looks} for x in places]
+        found["lines"] += [{"name": "", "points": [[x, high - ticks], [x, high]], **looks} for x in places]
         found["legend"] = [{"name": words("streaming.sampled_here", n=fmt.count(len(places))), "style": policies.style(RECOMPUTE), "shape": "square"}]
     if view == ABOVE:
         found["lines"].append({"name": policies.title(DENSE, words), "points": [[0, 0], [tokens, 0]], "style": policies.style(DENSE), "width": 1.6, "label": "legend"})
     return found
+
+
+def points(bins: list) -> list[tuple[float, float]]:
+    """The middle of each bin and its loss. What is left over at an end, less than half a bin, goes into its neighbour: the
+    mean of a few tokens would stand out as if something had happened there."""
+    merged = [list(entry) for entry in bins]
+    widest = max((end - begin for begin, end, _ in merged), default=0)
+    for at, into in ((0, 1), (-1, -2)):
+        if len(merged) > 1 and merged[at][1] - merged[at][0] < widest / 2:
+            few, many = merged[at], merged[into]
+            counts = [end - begin for begin, end, _ in (few, many)]
+            loss = (counts[0] * few[2] + counts[1] * many[2]) / sum(counts)
+            merged[into] = [min(few[0], many[0]), max(few[1], many[1]), loss]
+            del merged[at]
+    return [((begin + end) / 2, loss) for begin, end, loss in merged]
 
 
 def _line(name: str, points: list, view: str, words: Words) -> dict:
@@ -241,7 +256,7 @@ def cost_spec(result: dict, what: str, words: Words) -> dict | None:
     for name, points in series.items():
         for number, part in enumerate(spans(points)):
             texts = [f"{policies.title(name, words)}\n{words('streaming.at_cost', n=fmt.count(n), value=show(value))}" for n, value in part]
-            looks = {"style": policies.style(name), "width": 5, "solid": True, "label": "none" if number else "legend"}
+            looks = {"style": policies.style(name), "width": 3.4, "solid": True, "label": "none" if number else "legend"}
             lines.append({"name": policies.title(name, words), "points": part, "texts": texts, **looks})
     high *= 1.12
     return {

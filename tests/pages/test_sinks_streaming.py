@@ -79,6 +79,15 @@ def test_above_dense_is_the_difference_of_losses():
     assert len(spec["lines"]) == 3 + 1 + len(small.SAMPLED), "three policies, the line of dense, a tick for each sampled token"
 
 
+def test_a_few_tokens_left_over_do_not_stand_out():
+    """Seven tokens at the end of a real text looked like a policy that breaks down there."""
+    bins = [[0, 6, 9.0], [6, 26, 2.0], [26, 46, 3.0], [46, 51, 8.0]]
+    assert streaming_story.points(bins) == [(13.0, pytest.approx((6 * 9 + 20 * 2) / 26)), (38.5, pytest.approx((20 * 3 + 5 * 8) / 25))]
+    assert streaming_story.points([[0, 20, 1.0], [20, 30, 2.0]]) == [(10.0, 1.0), (25.0, 2.0)]
+    assert streaming_story.points([[0, 3, 1.0]]) == [(1.5, 1.0)]
+    assert streaming_story.points([]) == []
+
+
 def test_single_sampled_losses_are_no_curve():
     """Two dozen single tokens scatter by nats: as a line they would look like a policy that fails and recovers."""
     for view in streaming_story.VIEWS:
