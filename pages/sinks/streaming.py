@@ -70,7 +70,6 @@ def _live(run: str, words: Words) -> None:
 
 def _show(result: dict, choices: list[str], words: Words) -> None:
     outcome.source_row(result, StreamingScenario, words, STREAMING, choices)
-    outcome.disturbed(result, words)
     first, *rest = [words(key, **facts) for key, facts in story.headline(result)]
     st.html(f"<p class='lab-headline'>{parts.prose(first)}</p>{_paragraphs(rest)}")
     st.html(f"{parts.figures(story.figures(result, words))}<p class='lab-note'>{parts.prose(story.about(result, words))}</p>")
@@ -108,6 +107,8 @@ def _cost(result: dict, words: Words) -> None:
     if not all(spec for _, spec in found):
         return
     outcome.section(words("streaming.section_cost"))
+    if sentence := outcome.disturbance(result, words):  # a busy machine changes times, but no perplexity
+        st.html(parts.notice(words("disturbed.title"), sentence, words("streaming.disturbed_only"), kind="info"))
     _html(_sentences(story.cost_said(result), words))
     for place, (what, spec) in zip(st.columns(2), found, strict=True):
         with place:

@@ -288,6 +288,23 @@ def stored(result: dict, name: str) -> str:
     return run
 
 
+@pytest.mark.parametrize("lang", ["en", "ko"])
+@pytest.mark.parametrize("part", ["streaming", "needle"])
+def test_the_recording_is_there_at_once(part, lang):
+    found = complete(lesson(part=part, lang=lang))
+    assert "lab-badge-recorded" in found and "lab-headline" in found and "result.json" in found
+
+
+@pytest.mark.parametrize("disturbed", [True, False])
+def test_a_busy_machine_is_told_where_times_are(disturbed):
+    """Above the perplexities it would cast doubt on numbers that do not depend on it."""
+    busy = {"disturbed": disturbed, "waited_share": 0.35, "others_cpu_share": 0.39}
+    found = complete(lesson(part="streaming", streaming=stored(small.streaming(disturbance=busy), f"busy-{disturbed}".lower()), lang="en"))
+    assert (EN("disturbed.title") in found) == disturbed
+    if disturbed:
+        assert found.index(EN("streaming.section_cost")) < found.index(EN("disturbed.title"))
+
+
 @pytest.mark.parametrize("name", ODD_STREAMS)
 def test_an_odd_stream_in_the_address(name):
     found = complete(lesson(part="streaming", streaming=stored(ODD_STREAMS[name], name), lang="ko"))
