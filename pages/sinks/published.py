@@ -11,7 +11,7 @@ from engine.experiments.needle_scenario import NEEDLE
 from engine.experiments.streaming_scenario import STREAMING
 from pages._ui import claims, outcome, parts
 from pages._ui.words import Words
-from pages.sinks import needle_story
+from pages.sinks import needle_story, streaming_story
 from pages.sinks import published_story as story
 
 
@@ -31,6 +31,17 @@ def section(words: Words) -> None:
     if found := ours.get(NEEDLE):
         first, *_ = needle_story.headline(found)
         st.html(outcome.source_line(found, words) + _said(words(first[0], **first[1])))
+    _speed(ours.get(STREAMING), words)
+
+
+def _speed(ours: dict | None, words: Words) -> None:
+    """What the papers gain, and our window computed anew against our cache with sinks."""
+    outcome.section(words("published.section_speed"))
+    sources = "".join(f"<p class='lab-note'>{escape(story.source(profiles.table(name), words))}</p>" for name in story.SPEEDS)
+    st.html(f"<div class='lab-source'>{parts.badge('published', words)}</div>{sources}")
+    st.html(parts.plain_table(*story.speeds(words), words("published.section_speed")))
+    if ours and (said := dict(streaming_story.cost_said(ours)).get("streaming.cost_again")):
+        st.html(outcome.source_line(ours, words) + _said(words("streaming.cost_again", **said)))
 
 
 def _published(name: str, rows: story.Rows, words: Words, said: str | None = None) -> None:

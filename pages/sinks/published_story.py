@@ -16,6 +16,7 @@ from pages.sinks.policies import perplexity, times
 from pages.sinks.streaming_story import after
 
 COUNTS = (0, 1, 2, 4, 8)
+SPEEDS = ("streamingllm-speed", "h2o-speed", "snapkv-speed")
 
 Rows = tuple[list[str], list[list[str]]]
 
@@ -90,6 +91,21 @@ def by_distance(words: Words) -> Rows:
 def _accuracy(table: PublishedTable, distance: float, sinks: float, recent: float) -> str:
     found = table.find(distance=distance, sinks=sinks, recent=recent)
     return f"{found[0]['accuracy'] * 100:.2f} %" if found else fmt.DASH
+
+
+def speeds(words: Words) -> Rows:
+    """What the papers say that is gained, each against what and on what."""
+    head = [words(f"published.col_{name}") for name in ("paper", "gain", "factor", "against", "on")]
+    return head, [_speed_row(table, row, words) for table in map(profiles.table, SPEEDS) for row in table.rows]
+
+
+def _speed_row(table: PublishedTable, row: dict, words: Words) -> list[str]:
+    known = {**table.conditions, **row}
+    gain = words(f"published.gain_{row['measure']}")
+    if "input" in row:
+        gain = words("published.gain_at", gain=gain, tokens=fmt.count(row["input"]))
+    factor = words("published.up_to", ratio=f"{row['most']:g}") if "most" in row else f"{row['factor']:g}×"
+    return [table.title, gain, factor, known["against"], ", ".join(known[name] for name in ("model", "device") if name in known)]
 
 
 def ratios(words: Words) -> str:
