@@ -100,12 +100,12 @@ def speeds(words: Words) -> Rows:
 
 
 def _speed_row(table: PublishedTable, row: dict, words: Words) -> list[str]:
-    known = {**table.conditions, **row}
+    known = {**table.conditions, **row}  # the models stand in the source line
     gain = words(f"published.gain_{row['measure']}")
     if "input" in row:
         gain = words("published.gain_at", gain=gain, tokens=fmt.count(row["input"]))
     factor = words("published.up_to", ratio=f"{row['most']:g}") if "most" in row else f"{row['factor']:g}×"
-    return [table.title, gain, factor, known["against"], ", ".join(known[name] for name in ("model", "device") if name in known)]
+    return [table.title, gain, factor, known["against"], known["device"]]
 
 
 def ratios(words: Words) -> str:
