@@ -257,7 +257,7 @@ def test_the_real_cache_agrees_with_the_mask(real):
 def test_the_real_cache_stops_growing_at_the_first_eviction(real):
     """Three blocks of 16 tokens, 256 bytes each, hold a window of 48, however long the text."""
     sinks, dense = real["cost"]["sinks-4"]["kv_bytes"], real["cost"]["dense"]["kv_bytes"]
-    assert {held for _, held in sinks} == {3 * 16 * 256} and [tokens for tokens, _ in sinks] == [tokens for tokens, _ in dense]
+    assert {held for _, held in sinks} == {3 * 16 * 256} and {tokens for tokens, _ in dense} < {tokens for tokens, _ in sinks}
     assert dense[-1] == [299, math.ceil(299 / 16) * 16 * 256]
     assert len(sinks) == len(real["cost"]["sinks-4"]["ms_per_token"]) >= 40 / COST_TOKENS
     assert all(ms > 0 for _, ms in real["cost"]["sinks-4"]["ms_per_token"])
