@@ -353,9 +353,9 @@ NUMBERS += [("needle", name) for name in ("trials", "length", "window", "sinks",
 def test_a_number_that_may_not_work(part, field):
     app = lesson(part=part, lang="en")
     fine = app.number_input(key=f"{part}-{field}").value
-    for value in (-1, 10**12, None):
+    for value in (-1, 10**12):
         app.number_input(key=f"{part}-{field}").set_value(value).run()
-        assert (REFUSED in complete(app)) == (value is not None), value  # an emptied field keeps its number
+        assert REFUSED in complete(app), value
     app.number_input(key=f"{part}-{field}").set_value(fine).run()
     assert REFUSED not in complete(app)
 
