@@ -10,7 +10,7 @@ from pages._ui.words import Words
 from pages.sinks import needle_story as story
 from pages.sinks import run_form
 
-PHASES = ("queued", "starting-workers", "measuring")
+PHASES = ("queued", "starting-workers", "loading", "measuring")
 FORM = run_form.Form(
     kind=NEEDLE,
     scenario=NeedleScenario,

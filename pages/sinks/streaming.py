@@ -12,7 +12,7 @@ from pages._ui.words import Words
 from pages.sinks import run_form
 from pages.sinks import streaming_story as story
 
-PHASES = ("queued", "starting-workers", "measuring")
+PHASES = ("queued", "starting-workers", "loading", "measuring")
 LIVE_S = 1.5
 FORM = run_form.Form(
     kind=STREAMING,
