@@ -37,7 +37,7 @@ def test_which_skips_fail(tmp_path, ci, counts):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-rfsE"],
         cwd=tmp_path,
-        env=dict(os.environ, CI=ci),
+        env=dict(os.environ, CI=ci, PYTHONPATH=str(HERE.parent)),
         capture_output=True,
         text=True,
         timeout=120,
