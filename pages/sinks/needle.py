@@ -53,7 +53,7 @@ def _show(result: dict, choices: list[str], words: Words) -> None:
     more = "".join(f"<p class='lab-said'>{parts.prose(text)}</p>" for text in rest)
     st.html(f"<p class='lab-headline'>{parts.prose(first)}</p>{more}<p class='lab-note'>{parts.prose(story.about(result, words))}</p>")
     outcome.section(words("needle.section_rates"))
-    st.html(f"{story.rows(result, words)}<p class='lab-note'>{parts.prose(words('needle.rates_note', guess=story.share(result['guess'])))}</p>")
+    st.html(f"{story.rows(result, words)}<p class='lab-note'>{parts.prose(story.rates_note(result, words))}</p>")
     st.html(parts.plain_table(*story.table(result, words), words("needle.section_rates")))
     if shown := story.example(result, words):
         outcome.section(words("needle.section_example"))

@@ -62,9 +62,25 @@ def _choosers(result: dict) -> list[Sentence]:
     for policy in ("snapkv", "h2o"):
         cell = main(result, policy)
         if cell and not cell["in_window"]:
-            verdict = ABOVE if cell["against_guess"] == ABOVE else "level"
-            said.append((f"needle.{policy}_{verdict}", {"rate": rate(cell), "slots": fmt.count(result["window"])}))
+            verdict = _knows(cell, result) if cell["against_guess"] == ABOVE else "level"
+            said.append((f"needle.{policy}_{verdict}", {"rate": rate(cell), "slots": fmt.count(result["window"]), **named(result)}))
     return said
+
+
+def _knows(cell: dict, result: dict) -> str:
+    """"above", or "named" where the rate may also be that of a model which has kept the words of a text and lost whose they are."""
+    return "named" if result["needles"] > 1 and cell["interval"][0] <= 1 / result["needles"] else ABOVE
+
+
+def named(result: dict) -> dict[str, str]:
+    """How many words a text names, and what picking one of them gives."""
+    return {"needles": fmt.count(result["needles"]), "named": share(1 / result["needles"])}
+
+
+def rates_note(result: dict, words: Words) -> str:
+    """How to read the rates."""
+    told = words("needle.rates_note", guess=share(result["guess"]))
+    return f"{told} {words('needle.named_note', **named(result))}" if result["needles"] > 1 else told
 
 
 def rate(cell: dict) -> str:

@@ -65,7 +65,7 @@ def _heavy(result: dict, sinks: float) -> list[Sentence]:
     heavy = after(result, H2O)
     if not heavy:
         return []
-    return [(f"streaming.heavy_{policies.against(heavy, sinks)}", {"heavy": perplexity(heavy), "sinks": perplexity(sinks)})]
+    return [(f"streaming.heavy_{policies.against(heavy, sinks)}", {"heavy": perplexity(heavy), "sinks": perplexity(sinks), "level": fmt.share(policies.LEVEL)})]
 
 
 def figures(result: dict, words: Words) -> list[tuple[str, str]]:
@@ -195,7 +195,7 @@ def sinks_said(result: dict) -> list[Sentence]:
     lost = log(window) - log(dense)
     few, many = counts[0], counts[-1]
     back = {n: (log(window) - log(by[n])) / lost for n in (few, many)}
-    facts = {"few": fmt.count(few), "many": fmt.count(many), "by_few": fmt.share(back[few]), "by_many": fmt.share(back[many])}
+    facts = {"few": fmt.count(few), "many": fmt.count(many), "by_few": fmt.share(back[few]), "by_many": fmt.share(back[many]), "level": fmt.share(policies.LEVEL)}
     if few == many:
         return [("streaming.sinks_one", facts)]
     return [("streaming.sinks_enough" if policies.against(by[few], by[many]) == "level" else "streaming.sinks_more", facts)]

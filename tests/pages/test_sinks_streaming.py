@@ -204,6 +204,15 @@ def test_the_control_is_not_taken_for_the_policy():
     assert [row[0] for row in needle_story.table(result, EN)[1]].count("Sinks + window, control") == 1
 
 
+@LANGUAGES
+@pytest.mark.parametrize(("right", "needles", "key"), [(21, 4, "named"), (40, 4, "above"), (21, 1, "above"), (4, 4, "level")])
+def test_who_only_remembers_the_words_does_not_know_whose_they_are(right, needles, key, words):
+    """One of four words of a text picked at random is right in 25 %, far above guessing among fifteen: "knows" said too much."""
+    result = small.needle([*small.CELLS[:2], small.cell("h2o", right)], needles=needles)
+    assert [found for found, _ in needle_story.headline(result)][1:] == [f"needle.h2o_{key}"]
+    assert ("25 %" in needle_story.rates_note(result, words)) == (needles > 1)
+
+
 def test_excluded_needles_are_named():
     assert "(3)" in needle_story.about(small.needle(excluded=3), EN) and "3개" in needle_story.about(small.needle(excluded=3), KO)
 
