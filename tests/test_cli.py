@@ -385,7 +385,7 @@ def test_a_wall(lab, tmp_path):
     assert all(found["measured"] == [found["first_wave"]] for found in result["prediction"].values())
     code, rows, _ = lab("trace", result["run_id"], "--csv", "-")
     assert code == 0 and {row.split(",")[1] for row in rows.splitlines()[1:]} == {"ample", "paged", "reserved"}
-    assert_one_line(*lab("run", "wall", *small, "--set", "reserve_tokens=900", "--json", "out.json"), "Reserving 900 tokens")
+    assert_one_line(*lab("run", "wall", *small, "--set", "reserve_tokens=900", "--json", "out.json"), "reserve_tokens = 900")
 
 
 class TestOutput:
@@ -694,7 +694,7 @@ class TestStreamingAndNeedle:
         "name, arguments, words",
         [
             ("streaming", ["--set", "sinks=x"], ["sinks", "0 to 64"]), ("streaming", ["--set", "policies=dense,all"], ["policies", "recompute"]),
-            ("streaming", ["--set", "window=2560"], ["window", "2544"]), ("streaming", ["--set", "tokens=99999999"], ["tokens", "32768"]),
+            ("streaming", ["--set", "window=2560"], ["window", "2032"]), ("streaming", ["--set", "tokens=99999999"], ["tokens", "32768"]),
             ("streaming", ["--set", "text=nowhere.txt"], ["nowhere.txt"]), ("streaming", ["--set", "colour=red"], ["'colour'", "decode_tokens"]),
             ("streaming", ["--json", "/no/such/folder/out.json"], ["folder does not exist"]),
             ("needle", ["--set", "trials=0"], ["trials", "from 1"]), ("needle", ["--set", "depth=2"], ["depth", "0 to 1"]),
