@@ -39,6 +39,8 @@ def start(home, tmp_path):
 
     def make(*arguments, **options):
         environment = {**os.environ, "LAB_HOME": str(home), "PYTHONPATH": str(ROOT), **options.pop("env", {})}
+        # A shell that runs the tests in the background has SIGINT ignored, and a child would inherit that.
+        options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
         defaults = dict(cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         begun.append(subprocess.Popen([sys.executable, "-m", "engine", *arguments], env=environment, **(defaults | options)))
         return begun[-1]
