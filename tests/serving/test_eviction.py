@@ -129,16 +129,18 @@ WIDE_KV = ModelConfig(vocab_size=64, hidden_size=32, n_layers=1, n_heads=4, n_kv
 
 
 def test_blocks_and_process_memory_stay_flat_over_20000_tokens(tmp_path):
-    """What streaming promises: once the cache is full, neither blocks nor the process's memory grow. The pool could hold
-    the whole text, so a cache that goes on to new slots would show as 4 MB per thousand tokens."""
+    """What streaming promises: once the cache is full, neither blocks nor the process's memory grow, while a prompt is read
+    in chunks (16,000 tokens, which is quick) and while tokens are made (4,000). The pool could hold the whole text, so a
+    cache that goes on to new slots would show as 4 MB per thousand tokens."""
     model = Transformer.random(WIDE_KV, seed=0)
-    tokens, window, block_tokens = 20_000, 96, 16
-    request = Request(0, (1, 2, 3), tokens, eviction=Sinks(4, window))
-    engine = Greedy(model, Unified(), tokens // block_tokens, block_tokens, [request], tmp_path / "kv")
+    tokens, made, window, block_tokens, chunk = 20_000, 4_000, 96, 16, 20
+    prompt = tuple(n % WIDE_KV.vocab_size for n in range(tokens - made))
+    request = Request(0, prompt, made + 2, eviction=Sinks(4, window))  # the end, which frees all, lies behind the last look
+    engine = Greedy(model, Chunked(chunk), tokens // block_tokens, block_tokens, [request], tmp_path / "kv")
     process, blocks, memory = psutil.Process(), [], []
     while not engine.scheduler.idle:
         engine.step()
-        if len(engine.sequences[0].tokens) % 1_000 == 0:
+        if engine.sequences[0].computed % 1_000 == 0:
             blocks.append(engine.pool.num_used)
             memory.append(process.memory_info().rss)
     assert len(memory) == 20 and set(blocks) == {window // block_tokens}
