@@ -112,7 +112,7 @@ class Compressed:
         self.frequencies, self.prompt_tokens = frequencies, prompt_tokens
         self.budget, self.observed, self.pooled = budget, observed, pooled
         self.tokens = 0
-        self.queries: torch.Tensor | None = None  # [n, heads, head_dim], turned: the prompt's last ones so far
+        self.queries: torch.Tensor | None = None  # [heads, n, head_dim], turned: the last of the prompt so far
         self.keys: torch.Tensor | None = None  # [kv_heads, kept, head_dim], turned
         self.values: torch.Tensor | None = None
         self.positions: torch.Tensor | None = None  # int64 [kv_heads, kept]
@@ -139,8 +139,7 @@ class Compressed:
         return out
 
     def _cut(self) -> None:
-        kv_heads, tokens = self.keys.shape[:2]
-        observed = self.queries.shape[1]
+        (kv_heads, tokens), observed = self.keys.shape[:2], self.observed
         earlier = tokens - observed
         rows = self.queries.view(kv_heads, -1, observed, self.keys.shape[2])
         votes = _probabilities(rows, self.keys)[..., :earlier].sum(dim=(1, 2), dtype=torch.float32)
@@ -148,7 +147,7 @@ class Compressed:
         last = torch.arange(earlier, tokens, device=stay.device).expand(kv_heads, observed)
         stay = torch.cat((stay, last), dim=1)
         self.keys, self.values = _picked(self.keys, stay), _picked(self.values, stay)
-        self.positions = self.positions.gather(1, stay)
+        self.positions, self.queries = self.positions.gather(1, stay), None
 
 
 def pooled_choice(votes: torch.Tensor, count: int, pooled: int) -> torch.Tensor:
