@@ -3,23 +3,13 @@
 The file of `profiles/attention/` is the preset for each device class.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from engine.experiments.scenarios import DEVICES, DTYPES, Workload, chosen_preset, load_presets
-from engine.experiments.settings import (
-    check_choice,
-    check_names,
-    check_number,
-    check_word,
-    from_record,
-    key_of,
-    names_of,
-    wrong,
-)
+from engine.experiments.settings import Settings, check_choice, check_number, check_word, wrong
 
 ATTENTION_DIR = Path(__file__).resolve().parents[2] / "profiles" / "attention"
 ATTENTION = "attention"
@@ -41,7 +31,7 @@ _RANGES = {
 
 
 @dataclass(frozen=True)
-class AttentionScenario:
+class AttentionScenario(Settings):
     """The first `tokens` tokens of a text, from its character `offset` on, read once; fewer if the text is shorter.
 
     first_k: so many first tokens are taken together beside the first alone. exact_layer, exact_head: the head whose map is
@@ -50,7 +40,6 @@ class AttentionScenario:
 
     kind: ClassVar[str] = ATTENTION
     workload: ClassVar[str] = ATTENTION
-    repeats: ClassVar[int] = 1  # the same tokens give the same shares
 
     tokens: int = 512
     text: str = "kjv"
@@ -79,24 +68,6 @@ class AttentionScenario:
         """Computed at most, with the other starts."""
         return self.tokens + (len(STARTS) - 1) * min(self.tokens, START_TOKENS)
 
-    def as_dict(self) -> dict:
-        """JSON-ready, and the same for equal scenarios."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, record: Mapping) -> "AttentionScenario":
-        """Raises LabError("scenario-field" or "scenario-value") for anything that is not such a scenario."""
-        return from_record(cls, record)
-
-    def key(self) -> str:
-        """The same for equal scenarios, and never that of another experiment."""
-        return key_of({"kind": self.kind, **self.as_dict()})
-
-    def changed(self, changes: Mapping[str, object]) -> "AttentionScenario":
-        """A copy with settings changed by name."""
-        check_names(changes, names_of(self))
-        return replace(self, **changes)
-
 
 @cache
 def attention_presets() -> dict[str, Workload]:
@@ -114,4 +85,3 @@ def attention_for(device_class: str = "cpu", /, **changes: object) -> AttentionS
 
 def _preset(preset: Workload, device_class: str) -> AttentionScenario:
     return AttentionScenario.from_dict(preset.settings_for(device_class))
-

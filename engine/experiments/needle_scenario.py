@@ -3,26 +3,14 @@
 The file of `profiles/needle/` is the preset for each device class.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from engine.errors import LabError
 from engine.experiments.scenarios import DEVICES, DTYPES, MAX_TOTAL_TOKENS, Workload, chosen_preset, load_presets
-from engine.experiments.settings import (
-    check_choice,
-    check_list,
-    check_names,
-    check_number,
-    check_word,
-    from_record,
-    key_of,
-    listed,
-    names_of,
-    wrong,
-)
+from engine.experiments.settings import Settings, check_choice, check_list, check_number, check_word, wrong
 
 NEEDLE_DIR = Path(__file__).resolve().parents[2] / "profiles" / "needle"
 NEEDLE = "needle"
@@ -41,7 +29,7 @@ _RANGES = {
 
 
 @dataclass(frozen=True)
-class NeedleScenario:
+class NeedleScenario(Settings):
     """`trials` questions about sentences like "The secret word of the harbour is lion.", behind texts of `length` tokens.
 
     window: KV entries that every policy but "dense" may keep, `sinks` of them included. distractors: how many other such
@@ -93,24 +81,6 @@ class NeedleScenario:
     def total_tokens(self) -> int:
         """Of all texts, read once for each policy."""
         return self.texts * self.length * len(self.policies)
-
-    def as_dict(self) -> dict:
-        """JSON-ready, and the same for equal scenarios."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, record: Mapping) -> "NeedleScenario":
-        """Raises LabError("scenario-field", "scenario-value" or "scenario-too-much") for what is not such a scenario."""
-        return from_record(cls, record)
-
-    def key(self) -> str:
-        """The same for equal scenarios, and never that of another experiment."""
-        return key_of({"kind": self.kind, **self.as_dict()})
-
-    def changed(self, changes: Mapping[str, object]) -> "NeedleScenario":
-        """A copy with settings changed by name; the list may also be one entry, or "dense,sinks" from a command line."""
-        check_names(changes, names_of(self))
-        return replace(self, **{name: listed(value) if name == "policies" else value for name, value in changes.items()})
 
 
 @cache

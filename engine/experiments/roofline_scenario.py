@@ -4,25 +4,14 @@ A step is a whole prompt's prefill, or one decode step of a batch of sequences t
 The file of `profiles/rooflines/` is the preset for each device class.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from engine.errors import LabError
 from engine.experiments.scenarios import DEVICES, DTYPES, MAX_TOTAL_TOKENS, Workload, chosen_preset, load_presets
-from engine.experiments.settings import (
-    check_choice,
-    check_names,
-    check_number,
-    check_word,
-    from_record,
-    key_of,
-    listed,
-    names_of,
-    wrong,
-)
+from engine.experiments.settings import Settings, check_choice, check_number, check_word, wrong
 
 ROOFLINES_DIR = Path(__file__).resolve().parents[2] / "profiles" / "rooflines"
 ROOFLINE = "roofline"
@@ -63,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class RooflineScenario:
+class RooflineScenario(Settings):
     """A prefill of each of `prefill_tokens`; a decode step of each of `decode_batches` at each of `decode_contexts`.
 
     kv_bytes: the pool that a step's KV must fit into. threads: 0 takes the machine's useful cores. repeats: of each step at
@@ -117,24 +106,6 @@ class RooflineScenario:
     def total_tokens(self) -> int:
         """New tokens of all steps, one repeat."""
         return sum(step.tokens for step in self.steps)
-
-    def as_dict(self) -> dict:
-        """JSON-ready, and the same for equal scenarios."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, record: Mapping) -> "RooflineScenario":
-        """Raises LabError("scenario-field" or "scenario-value") for anything that is not such a scenario."""
-        return from_record(cls, record)
-
-    def key(self) -> str:
-        """The same for equal scenarios, and never that of another experiment."""
-        return key_of({"kind": self.kind, **self.as_dict()})
-
-    def changed(self, changes: Mapping[str, object]) -> "RooflineScenario":
-        """A copy with settings changed by name; a list may also be one number, or "16,64" from a command line."""
-        check_names(changes, names_of(self))
-        return replace(self, **{name: listed(value) if name in _LISTS else value for name, value in changes.items()})
 
 
 @cache

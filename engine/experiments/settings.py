@@ -3,9 +3,36 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
+from typing import ClassVar, Self
 
 from engine.errors import LabError
+
+
+class Settings:
+    """What a scenario is as data, for frozen dataclasses of settings: numbers, words, and tuples of them."""
+
+    kind: ClassVar[str]
+    repeats: ClassVar[int] = 1  # how many times it is measured, unless that is a setting
+
+    def as_dict(self) -> dict:
+        """JSON-ready, and the same for equal scenarios."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, record: Mapping) -> Self:
+        """Raises LabError("scenario-field", "scenario-value", or what else the scenario raises) for what is not one."""
+        return from_record(cls, record)
+
+    def key(self) -> str:
+        """The same for equal scenarios, and never that of another experiment."""
+        return key_of({"kind": self.kind, **self.as_dict()})
+
+    def changed(self, changes: Mapping[str, object]) -> Self:
+        """A copy with settings changed by name; a list may also be one entry, or "0,4" from a command line. Raises as `from_dict`."""
+        check_names(changes, names_of(self))
+        several = {name for name in changes if isinstance(getattr(self, name), tuple)}
+        return replace(self, **{name: listed(value) if name in several else value for name, value in changes.items()})
 
 
 def check_number(name: str, value: object, low: float, high: float, *, whole: bool) -> None:

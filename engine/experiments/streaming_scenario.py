@@ -3,26 +3,14 @@
 The file of `profiles/streaming/` is the preset for each device class.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from engine.errors import LabError
 from engine.experiments.scenarios import DEVICES, DTYPES, MAX_TOTAL_TOKENS, Workload, chosen_preset, load_presets
-from engine.experiments.settings import (
-    check_choice,
-    check_list,
-    check_names,
-    check_number,
-    check_word,
-    from_record,
-    key_of,
-    listed,
-    names_of,
-    wrong,
-)
+from engine.experiments.settings import Settings, check_choice, check_list, check_number, check_word, wrong
 
 STREAMING_DIR = Path(__file__).resolve().parents[2] / "profiles" / "streaming"
 STREAMING = "streaming"
@@ -39,11 +27,10 @@ _RANGES = {
     "threads": (0, 256),
     "seed": (0, 2**31 - 1),
 }
-_LISTS = ("sinks", "policies")
 
 
 @dataclass(frozen=True)
-class StreamingScenario:
+class StreamingScenario(Settings):
     """The first `tokens` tokens of a text; a cache of `window` tokens, the sinks included: 4 + 252 is sinks 4, window 256.
 
     sinks: how many first tokens stay, one curve for each; 0 is the policy "window". policies: what the dense curve, which is
@@ -101,24 +88,6 @@ class StreamingScenario:
         caches = 2 * self.tokens if self.decode_tokens else 0
         again = self.points * self.window if RECOMPUTE in self.policies else 0
         return passes * self.tokens + caches + again
-
-    def as_dict(self) -> dict:
-        """JSON-ready, and the same for equal scenarios."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, record: Mapping) -> "StreamingScenario":
-        """Raises LabError("scenario-field", "scenario-value" or "scenario-too-much") for what is not such a scenario."""
-        return from_record(cls, record)
-
-    def key(self) -> str:
-        """The same for equal scenarios, and never that of another experiment."""
-        return key_of({"kind": self.kind, **self.as_dict()})
-
-    def changed(self, changes: Mapping[str, object]) -> "StreamingScenario":
-        """A copy with settings changed by name; a list may also be one entry, or "0,4" from a command line."""
-        check_names(changes, names_of(self))
-        return replace(self, **{name: listed(value) if name in _LISTS else value for name, value in changes.items()})
 
 
 @cache

@@ -11,14 +11,13 @@ The file of `profiles/walls/` is the preset for each device class.
 
 import math
 import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import ClassVar
 
 from engine.experiments.scenarios import RequestGroup, SchedulesScenario, Workload, chosen_preset, load_presets
-from engine.experiments.settings import check_names, check_number, from_record, key_of, names_of, wrong
+from engine.experiments.settings import Settings, check_number, wrong
 
 WALLS_DIR = Path(__file__).resolve().parents[2] / "profiles" / "walls"
 WALL = "wall"
@@ -37,7 +36,7 @@ _RANGES = {
 
 
 @dataclass(frozen=True)
-class WallScenario:
+class WallScenario(Settings):
     """`count` requests, their lengths drawn from the seed between a shortest and a longest (evenly on a log scale).
 
     pool_tokens: KV tokens that the pool of "paged" and "reserved" holds, in whole blocks: the wall, whatever the number
@@ -99,24 +98,6 @@ class WallScenario:
     def total_tokens(self) -> int:
         """Of one serving."""
         return sum(prompt + output for prompt, output in self.lengths)
-
-    def as_dict(self) -> dict:
-        """JSON-ready, and the same for equal scenarios."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, record: Mapping) -> "WallScenario":
-        """Raises LabError("scenario-field" or "scenario-value") for anything that is not such a scenario."""
-        return from_record(cls, record)
-
-    def key(self) -> str:
-        """The same for equal scenarios, and never that of another experiment."""
-        return key_of({"kind": self.kind, **self.as_dict()})
-
-    def changed(self, changes: Mapping[str, object]) -> "WallScenario":
-        """A copy with settings changed by name."""
-        check_names(changes, names_of(self))
-        return replace(self, **changes)
 
 
 @cache

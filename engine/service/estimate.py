@@ -20,7 +20,7 @@ class Past:
 def work_of(scenario: object) -> int:
     """Tokens that a scenario has computed in all: requests x schedules x repeats."""
     schedules = len(getattr(scenario, "schedules", ()) or (None,))
-    return int(scenario.total_tokens * schedules * getattr(scenario, "repeats", 1))
+    return int(scenario.total_tokens * schedules * scenario.repeats)
 
 
 def duration_s(key: str, work: int, past: Iterable[Past]) -> float | None:

@@ -213,7 +213,7 @@ class Server:
     def _measure(self, job: _Job) -> str:
         scenario = self._scenario(job)
         work = estimate.work_of(scenario)
-        self._store.check_room(_RESULT_BYTES + _TOKEN_BYTES * work // getattr(scenario, "repeats", 1), scenario.workload)
+        self._store.check_room(_RESULT_BYTES + _TOKEN_BYTES * work // scenario.repeats, scenario.workload)
 
         def progress(phase: str, done: float, **facts: object) -> None:
             if phase != "waiting" and job.begun is None:
