@@ -34,16 +34,13 @@ from dataclasses import dataclass
 
 from engine.errors import LabError
 from engine.experiments.attention_scenario import START_TOKENS, STRONGEST, AttentionScenario
-from engine.experiments.child import load_record, started
+from engine.experiments.child import alone
 from engine.experiments.labels import token_labels
-from engine.experiments.manifest import FORMAT, about_text, begin, origin
+from engine.experiments.manifest import about_text
 from engine.experiments.measuring import OnRecord, Progress, no_progress
 from engine.experiments.plan import Ground, ground
-from engine.experiments.scenarios import new_run_id
 from engine.experiments.settings import wrong
 from engine.formulas import attention as formulas
-from engine.lock import device_lock
-from engine.measure import disturbance
 from engine.model.load_tokenizer import load_tokenizer
 from engine.model.tokenizer import Tokenizer
 from engine.texts import Text, load_text
@@ -109,40 +106,22 @@ def run_attention(
     the model has not; "model-too-long"), or `engine.serving.cluster.Cancelled`.
     """
     plan = plan_attention(scenario)
-    setup, worker = plan.setup, plan.setup.deployment.entry("unified")[0]
     seconds = _Stopwatch()
-    with device_lock(
-        setup.lock_name,
-        scenario.kind,
-        wait=wait,
-        cancelled=cancelled,
-        on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
-    ):
-        begun = begin()
-        progress("starting-workers", 0.0)
-        seconds.next("starting")
 
-        def loading(_: dict) -> None:
-            seconds.next("loading")
-            progress("loading", 0.0)
+    def told(phase: str, done: float, **facts: object) -> None:
+        seconds.see(phase)
+        progress(phase, done, **facts)
 
-        with started(MODULE, worker, cancelled) as child:
-            pid = child.ask(load_record(setup, worker, once=True), "loaded", loading)["pid"]
-            seconds.next("computing")
-            progress("computing", 0.0)
-            before = disturbance.take_sample([pid], worker.cores)
-            found = child.ask(_question(plan, scenario), "computed", lambda told: progress("computing", told["done"]))
-            judged = disturbance.judge(before, disturbance.take_sample([pid], worker.cores))
-            seconds.next(None)
+    with alone(MODULE, plan.setup, scenario, progress=told, cancelled=cancelled, wait=wait, once=True) as bench:
+        told("computing", 0.0)
+        with bench.watched():
+            found = bench.ask(_question(plan, scenario), "computed", lambda record: told("computing", record["done"]))
+        seconds.see(None)
     return {
-        "format": FORMAT,
-        "kind": scenario.kind,
-        "run_id": run_id or new_run_id(),
-        "provenance": "measured",
-        "manifest": {**origin(setup, scenario, begun, seed=scenario.seed), "text": about_text(plan.text)},
+        **bench.head(run_id, text=about_text(plan.text)),
         **result_of(plan, scenario, found),
         "seconds": seconds.found,
-        "disturbance": disturbance.overall({scenario.kind: [judged]}),
+        "disturbance": bench.disturbance,
     }
 
 
@@ -281,15 +260,20 @@ def _starts_on(plan: AttentionPlan, first_k: int) -> dict:
 
 
 class _Stopwatch:
-    """Seconds of one phase after another."""
+    """Seconds of the phases that a run goes through, one after another; those of waiting are nobody's."""
+
+    _NAMES = {"starting-workers": "starting", "loading": "loading", "computing": "computing"}
 
     def __init__(self) -> None:
         self.found: dict[str, float] = {}
-        self.name: str | None = None
+        self.phase: str | None = None
         self.since = 0.0
 
-    def next(self, name: str | None) -> None:
+    def see(self, phase: str | None) -> None:
+        """What is told of the progress; None at the end."""
+        if phase == self.phase:
+            return
         now = time.monotonic()
-        if self.name:
-            self.found[self.name] = round(now - self.since, 3)
-        self.name, self.since = name, now
+        if self.phase in self._NAMES:
+            self.found[self._NAMES[self.phase]] = round(now - self.since, 3)
+        self.phase, self.since = phase, now

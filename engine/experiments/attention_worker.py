@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.experiments.attention_scenario import STRONGEST
 from engine.experiments.child import Desk, serve
 from engine.formulas import attention as formulas
 
@@ -32,7 +33,7 @@ class _Reader(Desk):
         start_tokens: int,
         start_from: int,
     ) -> dict:
-        """ids: of the text; edges: of its maps' bins; exact: [layer, head] whose map is kept as it is, [-1, -1] for the one
+        """ids: of the text; edges: of its maps' bins; exact: [layer, head] whose map is kept as it is, STRONGEST for the one
         that gives key 0 the most, None for none.
 
         starts: token ids by name, start_tokens of each, of which the queries from start_from on count; "as_is" is the
@@ -79,7 +80,7 @@ class _Text:
         self._keep_exact(layer, p, of_keys[:, 0])
 
     def _keep_exact(self, layer: int, p: np.ndarray, first: np.ndarray) -> None:
-        if self.wanted is None or self.wanted[0] not in (-1, layer):
+        if self.wanted is None or self.wanted[0] not in (STRONGEST, layer):
             return
         head = self.wanted[1] if self.wanted[0] == layer else int(first.argmax())
         if first[head] > self.strongest:

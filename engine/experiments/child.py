@@ -2,9 +2,9 @@
 
 The runner:
 
-    with started(MODULE, spec, cancelled) as child:
-        facts = child.ask(load_record(setup, spec), "loaded")
-        answer = child.ask({"type": "count", "upto": 3}, "counted", on_other=lambda record: ...)
+    with alone(MODULE, setup, scenario, progress=progress, cancelled=cancelled, wait=wait) as bench, bench.watched():
+        answer = bench.ask({"type": "count", "upto": 3}, "counted", on_other=lambda record: ...)
+    return {**bench.head(run_id), "sum": answer["sum"], "disturbance": bench.disturbance}
 
 The process, `python -m MODULE`: a `Desk` with one method for each type of record; the record's other fields are its
 arguments, what it returns is the answer, and on the way it may tell more by `self.tell`:
@@ -25,9 +25,16 @@ import queue
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from engine.errors import LabError
+from engine.experiments.manifest import FORMAT, Begun, begin, origin
+from engine.experiments.measuring import Progress
 from engine.experiments.plan import Ground
+from engine.experiments.scenarios import new_run_id
+from engine.experiments.settings import Settings
+from engine.lock import device_lock
+from engine.measure import disturbance
 from engine.serving.cluster import Cancelled
 from engine.serving.deployment import WorkerSpec
 from engine.serving.process import WorkerProcess
@@ -35,6 +42,75 @@ from engine.serving.worker import Pipe, Worker, answer_all
 
 _SHORTEST_WAIT_S = 0.2
 _SILENCE_S = 300
+
+
+@contextmanager
+def alone(
+    module: str,
+    setup: Ground,
+    scenario: Settings,
+    *,
+    progress: Progress,
+    cancelled: Callable[[], bool],
+    wait: bool,
+    once: bool = False,
+) -> Iterator["Bench"]:
+    """The process, with the model loaded and the device to itself. once: as `load_record`.
+
+    progress(phase, 0.0): waiting, starting-workers, loading. Raises as `device_lock` and `Child.ask` do.
+    """
+    worker = setup.deployment.entry("unified")[0]  # the whole engine; the first of several GPUs
+    with device_lock(
+        setup.lock_name,
+        scenario.kind,
+        wait=wait,
+        cancelled=cancelled,
+        on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
+    ):
+        begun = begin()
+        progress("starting-workers", 0.0)
+        with started(module, worker, cancelled) as child:
+            loaded = child.ask(load_record(setup, worker, once=once), "loaded", lambda _: progress("loading", 0.0))
+            yield Bench(child, worker, loaded["pid"], setup, scenario, begun)
+
+
+@dataclass
+class Bench:
+    """A process that is ready to be asked, and what its result says of how it was measured."""
+
+    child: "Child"
+    worker: WorkerSpec
+    pid: int
+    setup: Ground
+    scenario: Settings
+    begun: Begun
+    judged: list[dict] = field(default_factory=list)
+
+    def ask(self, record: dict, wanted: str, on_other: Callable[[dict], None] = lambda record: None) -> dict:
+        """As `Child.ask`."""
+        return self.child.ask(record, wanted, on_other)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """One measurement: how much it was disturbed is kept."""
+        before = disturbance.take_sample([self.pid], self.worker.cores)
+        yield
+        self.judged.append(disturbance.judge(before, disturbance.take_sample([self.pid], self.worker.cores)))
+
+    def head(self, run_id: str | None, **more: object) -> dict:
+        """How a result begins; to be called when it has ended. more: of the manifest."""
+        return {
+            "format": FORMAT,
+            "kind": self.scenario.kind,
+            "run_id": run_id or new_run_id(),
+            "provenance": "measured",
+            "manifest": {**origin(self.setup, self.scenario, self.begun, seed=self.scenario.seed), **more},
+        }
+
+    @property
+    def disturbance(self) -> dict:
+        """Over all measurements."""
+        return disturbance.overall({self.scenario.kind: self.judged})
 
 
 @contextmanager

@@ -25,8 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.errors import LabError
-from engine.experiments.child import Child, load_record, started
-from engine.experiments.manifest import FORMAT, about_text, begin, origin
+from engine.experiments.child import Bench, alone
+from engine.experiments.manifest import about_text
 from engine.experiments.measuring import OnRecord, Progress, no_progress
 from engine.experiments.needle_scenario import SINKS, NeedleScenario
 from engine.experiments.needle_text import (
@@ -39,12 +39,9 @@ from engine.experiments.needle_text import (
     stays,
 )
 from engine.experiments.plan import Ground, ground
-from engine.experiments.scenarios import new_run_id
 from engine.experiments.settings import wrong
 from engine.formulas.intervals import against, wilson
 from engine.kv.eviction import Sinks
-from engine.lock import device_lock
-from engine.measure import disturbance
 from engine.model.load_tokenizer import load_tokenizer
 from engine.texts import Text, load_text
 
@@ -85,30 +82,12 @@ def run_needle(
     do not fit the text), or `engine.serving.cluster.Cancelled`.
     """
     plan = plan_needle(scenario)
-    setup, worker = plan.setup, plan.setup.deployment.entry("unified")[0]
-    with device_lock(
-        setup.lock_name,
-        scenario.kind,
-        wait=wait,
-        cancelled=cancelled,
-        on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
-    ):
-        begun = begin()
-        progress("starting-workers", 0.0)
-        with started(MODULE, worker, cancelled) as child:
-            pid = child.ask(load_record(setup, worker), "loaded", lambda _: progress("loading", 0.0))["pid"]
-            before = disturbance.take_sample([pid], worker.cores)
-            scores, near = _ask_all(plan, scenario, child, progress)
-            judged = disturbance.judge(before, disturbance.take_sample([pid], worker.cores))
-    text = {**about_text(plan.text), "repeated": plan.writer.repeated}
+    with alone(MODULE, plan.setup, scenario, progress=progress, cancelled=cancelled, wait=wait) as bench, bench.watched():
+        scores, near = _ask_all(plan, scenario, bench, progress)
     return {
-        "format": FORMAT,
-        "kind": scenario.kind,
-        "run_id": run_id or new_run_id(),
-        "provenance": "measured",
-        "manifest": {**origin(setup, scenario, begun, seed=scenario.seed), "text": text},
+        **bench.head(run_id, text={**about_text(plan.text), "repeated": plan.writer.repeated}),
         **result_of(plan, scenario, scores, near),
-        "disturbance": disturbance.overall({scenario.kind: [judged]}),
+        "disturbance": bench.disturbance,
     }
 
 
@@ -153,7 +132,7 @@ def _near(
     return (texts, at) if seen else ((), 0)
 
 
-def _ask_all(plan: NeedlePlan, scenario: NeedleScenario, child: Child, progress: Progress):
+def _ask_all(plan: NeedlePlan, scenario: NeedleScenario, bench: Bench, progress: Progress):
     """{policy: [scores of each trial, text by text]}, and those of the control."""
     scores: dict[str, list[list[float]]] = {policy: [] for policy in scenario.policies}
     near: list[list[float]] = []
@@ -175,14 +154,14 @@ def _ask_all(plan: NeedlePlan, scenario: NeedleScenario, child: Child, progress:
 
     told(scenario.policies[0], [])
     opening = {"budget": scenario.window, "sinks": scenario.sinks, "choices": plan.writer.choices}
-    child.ask({"type": "open", **opening}, "opened")
+    bench.ask({"type": "open", **opening}, "opened")
     for text in plan.texts:
         question = {"ids": text.ids, "questions": _questions(text), "policies": list(scenario.policies)}
-        child.ask({"type": "ask", **question}, "asked", see)
+        bench.ask({"type": "ask", **question}, "asked", see)
     if plan.near:
         texts = [{"ids": text.ids[plan.shared :], "questions": _questions(text)} for text in plan.near]
         shared = plan.near[0].ids[: plan.shared]
-        child.ask({"type": "near", "ids": shared, "texts": texts, "policy": SINKS}, "asked", see_near)
+        bench.ask({"type": "near", "ids": shared, "texts": texts, "policy": SINKS}, "asked", see_near)
     return scores, near
 
 

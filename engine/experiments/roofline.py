@@ -14,16 +14,13 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 from engine.errors import LabError
-from engine.experiments.child import Child, load_record, started
-from engine.experiments.manifest import FORMAT, begin, origin
+from engine.experiments.child import Bench, alone
 from engine.experiments.measuring import OnRecord, Progress, no_progress
 from engine.experiments.plan import Ground, ground
 from engine.experiments.roofline_scenario import RooflineScenario, Step
-from engine.experiments.scenarios import new_run_id
 from engine.formulas import roofline as formulas
 from engine.kv.blocks import blocks_for
-from engine.lock import device_lock
-from engine.measure import calibration, disturbance
+from engine.measure import calibration
 from engine.serving.deployment import WorkerSpec
 
 MODULE = "engine.experiments.roofline_worker"
@@ -74,40 +71,25 @@ def run_roofline(
 ) -> dict:
     """Measure a scenario; returns the result.
 
-    progress(phase, done, **facts): phases are waiting, starting-workers, calibrating and measuring; while measuring the
+    progress(phase, done, **facts): phases are waiting, starting-workers, loading, calibrating and measuring; while measuring the
     facts are step ("prefill" or "decode"), tokens, batch, context, and point of points.
     on_plan, on_record, cluster_for: as other experiments have them, unused. Nothing is served, so there is no trace to show.
     Raises LabError ("roofline-too-long" for what would take far too long, "request-never-fits" where nothing fits), or
     `engine.serving.cluster.Cancelled`.
     """
     plan = plan_roofline(scenario)
-    setup = plan.setup
-    with device_lock(
-        setup.lock_name,
-        scenario.kind,
-        wait=wait,
-        cancelled=cancelled,
-        on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
-    ):
-        begun = begin()
-        progress("starting-workers", 0.0)
-        with started(MODULE, plan.worker, cancelled) as child:
-            facts = child.ask(load_record(setup, plan.worker), "loaded")
-            roof = child.ask({"type": "calibrate"}, "calibrated", lambda r: progress("calibrating", r["done"]))["calibration"]
-            pool = {"num_blocks": plan.num_blocks, "block_tokens": setup.block_tokens}
-            child.ask({"type": "open", **pool, "seed": scenario.seed}, "opened")
-            runs, order, judged = _measure(plan, child, facts["pid"], scenario, roof, progress)
+    with alone(MODULE, plan.setup, scenario, progress=progress, cancelled=cancelled, wait=wait) as bench:
+        roof = bench.ask({"type": "calibrate"}, "calibrated", lambda r: progress("calibrating", r["done"]))["calibration"]
+        pool = {"num_blocks": plan.num_blocks, "block_tokens": plan.setup.block_tokens}
+        bench.ask({"type": "open", **pool, "seed": scenario.seed}, "opened")
+        runs, order = _measure(plan, bench, scenario, roof, progress)
     return {
-        "format": FORMAT,
-        "kind": scenario.kind,
-        "run_id": run_id or new_run_id(),
-        "provenance": "measured",
-        "manifest": {**origin(setup, scenario, begun, seed=scenario.seed), "order": order},
+        **bench.head(run_id, order=order),
         "shape": asdict(plan.shape),
         "calibration": roof,
         "points": [point for step in plan.steps for point in points_of(plan, step, runs[step], roof)],
         "skipped": list(plan.skipped),
-        "disturbance": disturbance.overall({scenario.kind: judged}),
+        "disturbance": bench.disturbance,
     }
 
 
@@ -174,30 +156,29 @@ def _refuse(setup: Ground, scenario: RooflineScenario, total_blocks: int) -> Non
     raise LabError("request-never-fits", tokens=tokens, **facts)
 
 
-def _measure(plan: RooflinePlan, child: Child, pid: int, scenario: RooflineScenario, roof: dict, progress: Progress):
-    """{step: times of each repeat}, the names of the steps as they were measured, and how much each repeat was disturbed."""
+def _measure(plan: RooflinePlan, bench: Bench, scenario: RooflineScenario, roof: dict, progress: Progress):
+    """{step: times of each repeat}, and the names of the steps as they were measured."""
     runs: dict[Step, list[dict]] = {step: [] for step in plan.steps}
-    order, judged = [], []
+    order = []
     meter = _Meter(plan, scenario.repeats, roof, progress)
     for repeat in range(scenario.repeats):
         if repeat <= 1:
             begun = time.monotonic()  # the first time around has no limit: every step is to have a time
         order.append([])
-        before = disturbance.take_sample([pid], plan.worker.cores)
-        for step in _shuffled(plan.steps, scenario.seed, repeat):
-            late = time.monotonic() - begun > REPEAT_S * (scenario.repeats - 1)
-            if runs[step] and (late or runs[step][0]["seconds"] > ONCE_S):
-                continue
-            meter.begin(step)
-            order[-1].append(step.name)
-            asked = {"type": "step", "batch": step.batch, "new": step.new, "context": step.context}
-            times = child.ask(asked, "timed")
-            if not runs[step] and times["seconds"] < WARM_UP_BELOW_S:
-                times = child.ask(asked, "timed")  # the first of its shape paid for choosing how to compute it
-            runs[step].append(times)
-            meter.end(step)
-        judged.append(disturbance.judge(before, disturbance.take_sample([pid], plan.worker.cores)))
-    return runs, order, judged
+        with bench.watched():
+            for step in _shuffled(plan.steps, scenario.seed, repeat):
+                late = time.monotonic() - begun > REPEAT_S * (scenario.repeats - 1)
+                if runs[step] and (late or runs[step][0]["seconds"] > ONCE_S):
+                    continue
+                meter.begin(step)
+                order[-1].append(step.name)
+                asked = {"type": "step", "batch": step.batch, "new": step.new, "context": step.context}
+                times = bench.ask(asked, "timed")
+                if not runs[step] and times["seconds"] < WARM_UP_BELOW_S:
+                    times = bench.ask(asked, "timed")  # the first of its shape paid for choosing how to compute it
+                runs[step].append(times)
+                meter.end(step)
+    return runs, order
 
 
 class _Meter:

@@ -26,16 +26,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.errors import LabError
-from engine.experiments.child import Child, load_record, started
+from engine.experiments.child import Bench, alone
 from engine.experiments.curves import bin_edges, binned, perplexity, sampled_points
-from engine.experiments.manifest import FORMAT, about_text, begin, origin
+from engine.experiments.manifest import about_text
 from engine.experiments.measuring import OnRecord, Progress, no_progress
 from engine.experiments.plan import Ground, ground
-from engine.experiments.scenarios import new_run_id
 from engine.experiments.streaming_scenario import DENSE, H2O, LEAST_AFTER, RECOMPUTE, SINKS, WINDOW, StreamingScenario
 from engine.kv.eviction import Eviction, Full, Sinks, Window, as_dict
-from engine.lock import device_lock
-from engine.measure import disturbance
 from engine.model.load_tokenizer import load_tokenizer
 from engine.model.tokenizer import Tokenizer
 from engine.texts import Text, load_text
@@ -88,31 +85,15 @@ def run_streaming(
     Raises LabError (what `ground` and `load_text` raise; "text-too-short"), or `engine.serving.cluster.Cancelled`.
     """
     plan = plan_streaming(scenario)
-    setup, worker = plan.setup, plan.setup.deployment.entry("unified")[0]
-    with device_lock(
-        setup.lock_name,
-        scenario.kind,
-        wait=wait,
-        cancelled=cancelled,
-        on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
-    ):
-        begun = begin()
-        progress("starting-workers", 0.0)
-        with started(MODULE, worker, cancelled) as child:
-            pid = child.ask(load_record(setup, worker), "loaded", lambda _: progress("loading", 0.0))["pid"]
-            on_plan({"tokens": len(plan.ids), "window": scenario.window, "first_eviction": scenario.window})
-            before = disturbance.take_sample([pid], worker.cores)
-            found = _Reading(plan, scenario, child, progress, on_record)
+    with alone(MODULE, plan.setup, scenario, progress=progress, cancelled=cancelled, wait=wait) as bench:
+        on_plan({"tokens": len(plan.ids), "window": scenario.window, "first_eviction": scenario.window})
+        found = _Reading(plan, scenario, bench, progress, on_record)
+        with bench.watched():
             found.read_all()
-            judged = disturbance.judge(before, disturbance.take_sample([pid], worker.cores))
     return {
-        "format": FORMAT,
-        "kind": scenario.kind,
-        "run_id": run_id or new_run_id(),
-        "provenance": "measured",
-        "manifest": {**origin(setup, scenario, begun, seed=scenario.seed), "text": about_text(plan.text)},
+        **bench.head(run_id, text=about_text(plan.text)),
         **result_of(plan, scenario, found.losses, found.seconds, found.cost, found.cached),
-        "disturbance": disturbance.overall({scenario.kind: [judged]}),
+        "disturbance": bench.disturbance,
     }
 
 
@@ -164,9 +145,9 @@ class _Reading:
     """Asks the process for one curve after another, and keeps what it tells."""
 
     def __init__(
-        self, plan: StreamingPlan, scenario: StreamingScenario, child: Child, progress: Progress, on_record: OnRecord
+        self, plan: StreamingPlan, scenario: StreamingScenario, bench: Bench, progress: Progress, on_record: OnRecord
     ) -> None:
-        self.plan, self.scenario, self.child = plan, scenario, child
+        self.plan, self.scenario, self.bench = plan, scenario, bench
         self.progress, self.on_record = progress, on_record
         self.losses: dict[str, list[float]] = {}
         self.seconds: dict[str, float] = {}
@@ -177,7 +158,7 @@ class _Reading:
 
     def read_all(self) -> None:
         """Everything, the dense curve first: the others are compared with it."""
-        self.child.ask({"type": "open", "ids": self.plan.ids}, "opened")
+        self.bench.ask({"type": "open", "ids": self.plan.ids}, "opened")
         for name, policy in self.plan.policies.items():
             self._read(name, {"type": "read", "policy": as_dict(policy)})
         if H2O in self.scenario.policies:
@@ -209,7 +190,7 @@ class _Reading:
             if name != RECOMPUTE:
                 self.on_record(name, 0, {"type": "curve", **self._so_far(name, found)})
 
-        self.seconds[name] = self.child.ask(question, "all-read", see)["seconds"]
+        self.seconds[name] = self.bench.ask(question, "all-read", see)["seconds"]
         self.worked += weight * of
 
     def _so_far(self, name: str, found: list[float]) -> dict:
@@ -244,7 +225,7 @@ class _Reading:
                     self.cached.update(zip(range(told["from"], told["from"] + len(losses)), losses, strict=True))
             self._tell(CACHE, done, of, work * done // of)
 
-        self.child.ask(question, "decoded", see)
+        self.bench.ask(question, "decoded", see)
 
     def _tell(self, name: str, done: int, of: int, worked: int) -> None:
         self.progress("measuring", min(1.0, (self.worked + worked) / self.work), policy=name, tokens=done, of=of)

@@ -10,7 +10,7 @@ from pages._ui import outcome, parts, run_panel, session
 from pages.roofline import batch, form, sections
 
 PARTS = ("measured", "batch", "details")
-PHASES = ("queued", "starting-workers", "calibrating", "measuring")
+PHASES = ("queued", "starting-workers", "loading", "calibrating", "measuring")
 SLOT = "roofline"
 
 words = session.words("roofline")

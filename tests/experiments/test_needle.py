@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from engine.errors import LabError
-from engine.experiments import needle, needle_worker
+from engine.experiments import child, needle, needle_worker
 from engine.experiments.child import load_record, started
 from engine.experiments.needle import margin, plan_needle, run_needle
 from engine.experiments.needle_scenario import POLICIES, NeedleScenario
@@ -41,7 +41,7 @@ class Desk:
         self.asked, self.ended, self.number = [], False, 0
         self.knows = lambda policy, near: policy == "dense" or near
         self.plan = None
-        monkeypatch.setattr(needle, "started", self.started)
+        monkeypatch.setattr(child, "started", self.started)
         planned = needle.plan_needle
 
         def plan(scenario):

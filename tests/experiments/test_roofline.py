@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from engine.errors import LabError
-from engine.experiments import roofline
+from engine.experiments import child, roofline
 from engine.experiments.plan import Ground
 from engine.experiments.roofline import ONCE_S, WARM_UP_BELOW_S, plan_roofline, run_roofline, worst_case_s
 from engine.experiments.roofline_scenario import RooflineScenario, roofline_for
@@ -49,7 +49,7 @@ class Desk:
     def __init__(self, monkeypatch):
         self.asked, self.opened, self.ended = [], None, False
         self.seconds = lambda step, number: 0.3 + 0.01 * number
-        monkeypatch.setattr(roofline, "started", self.started)
+        monkeypatch.setattr(child, "started", self.started)
 
     @contextmanager
     def started(self, module, spec, cancelled):
@@ -63,6 +63,7 @@ class Desk:
         if self.cancelled():
             raise Cancelled
         if record["type"] == "load":
+            on_other({"type": "loading"})
             return {"pid": os.getpid()}
         if record["type"] == "calibrate":
             for done in (0.0, 0.5):
@@ -206,7 +207,7 @@ def test_progress_goes_from_nothing_to_all_and_never_back(desk):
     seen = []
     run_roofline(SMALL, progress=lambda phase, done, **facts: seen.append((phase, done, facts)))
     phases = [phase for phase, *_ in seen]
-    assert phases == sorted(phases, key=["starting-workers", "calibrating", "measuring"].index) and len(set(phases)) == 3
+    assert phases == sorted(phases, key=["starting-workers", "loading", "calibrating", "measuring"].index) and len(set(phases)) == 4
     for name in set(phases):
         shares = [done for phase, done, _ in seen if phase == name]
         assert shares == sorted(shares) and shares[0] == 0.0 and shares[-1] < 1.0 + 1e-9

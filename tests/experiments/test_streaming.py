@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import LabError
-from engine.experiments import streaming
+from engine.experiments import child, streaming
 from engine.experiments.child import load_record, started
 from engine.experiments.streaming import COST_TOKENS, decode_spans, plan_streaming, run_streaming, tokens_from
 from engine.experiments.streaming_scenario import StreamingScenario, streaming_for
@@ -41,7 +41,7 @@ class Desk:
     def __init__(self, monkeypatch):
         self.asked, self.ended, self.chunk = [], False, 100
         self.loss = lambda policy, item: 1.0 + item / 1000
-        monkeypatch.setattr(streaming, "started", self.started)
+        monkeypatch.setattr(child, "started", self.started)
 
     @contextmanager
     def started(self, module, spec, cancelled):
