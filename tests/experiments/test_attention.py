@@ -5,12 +5,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,11 +19,9 @@ from engine.experiments.attention import EXACT_TOKENS, NEW_TOKENS, SHORTEST, fir
 from engine.experiments.attention_scenario import START_TOKENS, STARTS, AttentionScenario, attention_for
 from engine.experiments.attention_worker import FIRST_KEYS, _Reader, _read
 from engine.formulas import attention as formulas
-from engine.lock import device_lock
 from engine.model.load import load_model
 from engine.model.load_tokenizer import load_tokenizer
 from engine.model.tokenizer import byte_tokenizer
-from engine.serving.cluster import Cancelled
 from engine.texts import keep_own_text
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
@@ -322,45 +318,8 @@ def test_the_same_again_gives_the_same_numbers(real, home):
         assert again[part] == real[0][part]
 
 
-def children() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children(recursive=True) if "engine.experiments.attention_worker" in " ".join(p.cmdline())]
 
 
-def test_a_killed_process_fails_the_run_with_its_reason(home):
-    """By the memory killer: one sentence, the device free, nothing left."""
-
-    def kill(phase, done):
-        if phase == "loading":
-            children()[0].kill()
-
-    with pytest.raises(LabError) as caught:
-        run_attention(TINY, progress=kill)
-    assert caught.value.code == "worker-died" and "signal 9" in str(caught.value) and children() == []
-    with device_lock("cpu", "next", wait=False):
-        pass
-
-
-def test_cancelling_ends_the_process_at_once(home):
-    """What it started must be gone with it."""
-    stop, family = threading.Event(), []
-
-    def see(phase, done):
-        if phase == "loading":
-            family.extend(children())
-            stop.set()
-
-    with pytest.raises(Cancelled):
-        run_attention(TINY, progress=see, cancelled=stop.is_set)
-    assert family and children() == []
-    with device_lock("cpu", "next", wait=False):
-        pass
-
-
-def test_it_is_imported_without_torch():
-    """The service imports the experiment; with torch in it every app would carry a gigabyte."""
-    code = "import sys, engine.experiments.attention; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_the_process_does_not_load_what_it_does_not_need():

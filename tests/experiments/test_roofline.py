@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -268,40 +267,7 @@ def test_a_longer_context_takes_more_attention(real):
     assert points["prefill-512-all"]["spread"][0] > points["prefill-16-all"]["spread"][0]
 
 
-def children() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children(recursive=True) if "engine.experiments.roofline_worker" in " ".join(p.cmdline())]
 
-
-def test_a_killed_process_fails_the_run_with_its_reason():
-    """By the memory killer, in the middle: one sentence, the device free, nothing left."""
-    killed = []
-
-    def kill(phase, done, **facts):
-        if phase == "calibrating" and not killed:
-            killed.extend(children())
-            killed[0].kill()
-
-    with pytest.raises(LabError) as caught:
-        run_roofline(SMALL, progress=kill)
-    assert caught.value.code == "worker-died" and "signal 9" in str(caught.value)
-    assert children() == []
-    with device_lock("cpu", "next", wait=False):
-        pass
-
-
-def test_cancelling_ends_the_process_at_once():
-    """In the middle of a calibration, too: what it started must be gone with it."""
-    stop = threading.Event()
-    family = []
-
-    def see(phase, done, **facts):
-        if phase == "calibrating" and not family:
-            family.extend(children())
-            stop.set()
-
-    with pytest.raises(Cancelled):
-        run_roofline(SMALL, progress=see, cancelled=stop.is_set)
-    assert family and children() == []
 
 
 def test_the_process_does_not_outlive_a_killed_parent():
@@ -318,10 +284,3 @@ def test_the_process_does_not_outlive_a_killed_parent():
         parent.stdout.close()
     _, alive = psutil.wait_procs(family, timeout=10)
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
-
-
-def test_it_is_imported_without_torch():
-    """The service imports the experiment; with torch in it every app would carry a gigabyte."""
-    code = "import sys, engine.experiments.roofline, engine.measure.calibration; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "False", done.stderr
