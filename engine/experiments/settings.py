@@ -29,7 +29,10 @@ class Settings:
         return key_of({"kind": self.kind, **self.as_dict()})
 
     def changed(self, changes: Mapping[str, object]) -> Self:
-        """A copy with settings changed by name; a list may also be one entry, or "0,4" from a command line. Raises as `from_dict`."""
+        """A copy with settings changed by name; a list may also be one entry, or "0,4" from a command line.
+
+        Raises as `from_dict`.
+        """
         check_names(changes, names_of(self))
         several = {name for name in changes if isinstance(getattr(self, name), tuple)}
         return replace(self, **{name: listed(value) if name in several else value for name, value in changes.items()})
