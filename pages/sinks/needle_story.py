@@ -19,8 +19,11 @@ ABOVE = "above"
 
 
 def cells(result: dict) -> list[dict]:
-    """The cells that have trials, in the order they are told."""
-    return [cell for cell in result.get("cells") or () if cell.get("trials")]
+    """The cells that have trials, in the order they are told; the control only where the others lie outside the window."""
+    found = [cell for cell in result.get("cells") or () if cell.get("trials")]
+    if found and all(cell["in_window"] for cell in found):  # nothing to hold a control against: it would be a second row of one name
+        return [cell for at, cell in enumerate(found) if cell["policy"] not in {earlier["policy"] for earlier in found[:at]}]
+    return found
 
 
 def is_control(cell: dict, result: dict) -> bool:

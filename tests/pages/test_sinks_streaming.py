@@ -213,6 +213,12 @@ def test_who_only_remembers_the_words_does_not_know_whose_they_are(right, needle
     assert ("25 %" in needle_story.rates_note(result, words)) == (needles > 1)
 
 
+def test_where_every_needle_is_within_the_window_there_is_no_control():
+    """Two rows of one name and two rates stood below each other, with the needles put deep."""
+    result = small.needle([small.cell(*cell, in_window=True) for cell in (("dense", 40), ("sinks", 39), ("h2o", 30), ("sinks", 35))])
+    assert [(cell["policy"], cell["right"]) for cell in needle_story.cells(result)] == [("dense", 40), ("sinks", 39), ("h2o", 30)]
+
+
 def test_excluded_needles_are_named():
     assert "(3)" in needle_story.about(small.needle(excluded=3), EN) and "3개" in needle_story.about(small.needle(excluded=3), KO)
 
