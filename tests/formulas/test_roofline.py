@@ -1,7 +1,6 @@
 """Operations and bytes of a step, counted from shapes, against what torch really computes and which tensors it touches."""
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
