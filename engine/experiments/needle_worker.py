@@ -81,7 +81,7 @@ def seen_whole(model, compressing):
     does, so that the text need not be read twice."""
     from engine.kv.masked import DenseLayer, Memory
 
-    layers = [DenseLayer(model.frequencies) for _ in compressing.layers]
+    layers = [DenseLayer(model.rope) for _ in compressing.layers]
     for layer, other in zip(layers, compressing.layers, strict=True):
         layer.keys, layer.values = other.keys, other.values
     return Memory(layers)

@@ -128,10 +128,10 @@ class _Cache:
         from engine.kv.evicting import EvictingAttention, EvictingSpan
 
         table, size, device = self.pool.table("text"), self.pool.block_tokens, self.model.device
-        if self.policy != Full():
+        if self.policy != Full() or self.model.rope.depends_on_length:
             span = EvictingSpan(0, end - begin, begin, table, self.policy)
             unturned = torch.zeros(end - begin, dtype=torch.int64, device=device)
-            return EvictingAttention(self.storage, [span], self.model.frequencies), unturned
+            return EvictingAttention(self.storage, [span], self.model.rope), unturned
         slots = torch.tensor([table[p // size] * size + p % size for p in range(begin, end)], device=device)
         span = Span(0, end - begin, begin, slot_runs(table, size, end), table)
         return BatchAttention(self.storage, [span], slots), torch.arange(begin, end, device=device)

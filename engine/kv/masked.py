@@ -18,7 +18,7 @@ import torch
 
 from engine.kv.eviction import Eviction, Full, Sinks
 from engine.model.attention import causal_attention
-from engine.model.rope import rotary_tables, rotate
+from engine.model.rope import Rope, rotate
 from engine.model.transformer import Transformer
 
 # Query rows for which scores exist at once: they take rows x heads x (rows + window + sinks) numbers.
@@ -49,32 +49,35 @@ class Memory:
 def memory(model: Transformer, policy: Eviction) -> Memory:
     """An empty memory that keeps what the policy keeps."""
     if isinstance(policy, Full):
-        return Memory([DenseLayer(model.frequencies) for _ in model.layers])
-    return Memory([StreamedLayer(model.frequencies, policy) for _ in model.layers])
+        return Memory([DenseLayer(model.rope) for _ in model.layers])
+    return Memory([StreamedLayer(model.rope, policy) for _ in model.layers])
 
 
 class DenseLayer:
-    """Everything is kept, turned by its place in the text."""
+    """Everything is kept, turned by its place in the text; unturned if that angle changes as the text grows."""
 
-    def __init__(self, frequencies: torch.Tensor) -> None:
-        self.frequencies = frequencies
+    def __init__(self, rope: Rope) -> None:
+        self.rope = rope
         self.keys: torch.Tensor | None = None  # [kv_heads, tokens, head_dim]
         self.values: torch.Tensor | None = None
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """As `LayerCache.attend`."""
         start = 0 if self.keys is None else self.keys.shape[1]
-        cosines, sines = rotary_tables(torch.arange(start, start + len(q), device=q.device), self.frequencies, q.dtype)
-        self.keys = joined(self.keys, rotate(k, cosines, sines).transpose(0, 1))
         self.values = joined(self.values, v.transpose(0, 1))
+        if self.rope.depends_on_length:
+            self.keys = joined(self.keys, k.transpose(0, 1))
+            return unturned_attention(q, self.keys, self.values, start, Full(), self.rope)
+        cosines, sines = self.rope.further(torch.arange(start, start + len(q), device=q.device), q.dtype)
+        self.keys = joined(self.keys, rotate(k, cosines, sines).transpose(0, 1))
         return causal_attention(rotate(q, cosines, sines), self.keys, self.values, start)
 
 
 class StreamedLayer:
     """The sinks and as much of the rest as the next token may still see, both unturned."""
 
-    def __init__(self, frequencies: torch.Tensor, policy: Sinks) -> None:
-        self.frequencies, self.policy = frequencies, policy
+    def __init__(self, rope: Rope, policy: Sinks) -> None:
+        self.rope, self.policy = rope, policy
         self.tokens = 0
         self.keys: torch.Tensor | None = None  # [kv_heads, kept tokens in order, head_dim]
         self.values: torch.Tensor | None = None
@@ -82,7 +85,7 @@ class StreamedLayer:
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """As `LayerCache.attend`."""
         keys, values = joined(self.keys, k.transpose(0, 1)), joined(self.values, v.transpose(0, 1))
-        out = masked_attention(q, keys, values, self.tokens, self.policy, self.frequencies)
+        out = masked_attention(q, keys, values, self.tokens, self.policy, self.rope)
         self.tokens += len(q)
         if keys.shape[1] > self.policy.window:
             keys, values = (self._last_kept(x) for x in (keys, values))
@@ -98,22 +101,34 @@ def joined(earlier: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
     return new.clone(memory_format=torch.contiguous_format) if earlier is None else torch.cat((earlier, new), dim=1)
 
 
+def unturned_attention(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, start: int, policy: Eviction, rope: Rope
+) -> torch.Tensor:
+    """As `masked_attention`, for either policy."""
+    if isinstance(policy, Sinks):
+        return masked_attention(q, keys, values, start, policy, rope)
+    places = torch.arange(keys.shape[1], device=q.device)
+    q = rope.turned(q.transpose(0, 1), places[start:], len(places)).transpose(0, 1)
+    return causal_attention(q, rope.turned(keys, places, len(places)), values, start)
+
+
 def masked_attention(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, start: int, policy: Sinks, frequencies: torch.Tensor
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, start: int, policy: Sinks, rope: Rope
 ) -> torch.Tensor:
     """What n new tokens read, each from the cache as it is when that token comes.
 
     q [n, heads, head_dim]: tokens start .. start + n - 1 of a text, unturned; keys and values [kv_heads, kept + n,
     head_dim], unturned: what the policy kept of the first `start` tokens, in order, then the new tokens
-    -> [n, heads, head_dim].
+    -> [n, heads, head_dim]. A rotation that depends on the length is that of the cache behind the last of them.
     """
     n, heads, width = q.shape
     kv_heads, group = keys.shape[0], heads // keys.shape[0]
     sinks = min(policy.sinks, start + n)
     missing = start + n - keys.shape[1]  # tokens evicted before: text positions sinks .. sinks + missing - 1
+    length = policy.slots(start + n)
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     grouped_q, grouped_out = q.reshape(n, kv_heads, group, width) * width**-0.5, out.view(n, kv_heads, group, width)
-    sink_keys = turned(keys[:, :sinks], torch.arange(sinks, device=q.device), frequencies)
+    sink_keys = rope.turned(keys[:, :sinks], torch.arange(sinks, device=q.device), length)
     for begin in range(0, n, _ROWS_AT_ONCE):
         end = min(begin + _ROWS_AT_ONCE, n)
         first = min(max(sinks, start + begin - policy.recent + 1), start + end)  # text position of the oldest key that a row sees
@@ -121,11 +136,11 @@ def masked_attention(
         recent = torch.arange(first, start + end, device=q.device)
         rows = grouped_q[begin:end].permute(1, 2, 0, 3)
         # Counted from the oldest key: angles stay small in a long text, and so do their rounding errors.
-        window_keys = turned(keys[:, first - missing : start + end - missing], recent - first, frequencies)
+        window_keys = rope.turned(keys[:, first - missing : start + end - missing], recent - first, length)
         scores = torch.cat(
             (
-                _scores(turned(rows, places.clamp(max=policy.window - 1), frequencies), sink_keys),
-                _scores(turned(rows, places - first, frequencies), window_keys),
+                _scores(rope.turned(rows, places.clamp(max=policy.window - 1), length), sink_keys),
+                _scores(rope.turned(rows, places - first, length), window_keys),
             ),
             dim=-1,
         )
@@ -137,12 +152,6 @@ def masked_attention(
         read = torch.bmm(torch.softmax(scores, dim=-1), seen)
         grouped_out[begin:end] = read.view(kv_heads, group, end - begin, width).permute(2, 0, 1, 3)
     return out
-
-
-def turned(rows: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
-    """Rows [..., n, head_dim] turned by their positions [n]; a new tensor."""
-    cosines, sines = rotary_tables(positions, frequencies, rows.dtype)
-    return rotate(rows, cosines.squeeze(1), sines.squeeze(1))
 
 
 def _scores(rows: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

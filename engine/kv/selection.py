@@ -14,8 +14,9 @@ from math import gcd
 import torch
 from torch.nn import functional as F
 
-from engine.kv.masked import Memory, joined, turned
+from engine.kv.masked import Memory, joined
 from engine.model.attention import causal_attention
+from engine.model.rope import Rope
 from engine.model.transformer import Transformer
 
 # Tokens that are evicted together. Until then their places are kept free, so the budget holds at every token.
@@ -31,7 +32,7 @@ def heavy_hitters(model: Transformer, budget: int, *, together: int | None = Non
     together: None takes as many as divide the budget and its half, up to 16. Raises ValueError as `HeavyHitters`.
     """
     together = together or gcd(budget, budget // 2, EVICT_TOGETHER)
-    return Memory([HeavyHitters(model.frequencies, budget, together) for _ in model.layers])
+    return Memory([HeavyHitters(model.rope, budget, together) for _ in model.layers])
 
 
 def compressed(
@@ -41,7 +42,7 @@ def compressed(
 
     Raises ValueError unless 1 <= observed <= budget and the pooled width is odd.
     """
-    return Memory([Compressed(model.frequencies, prompt_tokens, budget, observed, pooled) for _ in model.layers])
+    return Memory([Compressed(model.rope, prompt_tokens, budget, observed, pooled) for _ in model.layers])
 
 
 class HeavyHitters:
@@ -49,14 +50,15 @@ class HeavyHitters:
 
     Tokens come in groups of `together`, at text positions that are multiples of it; behind each group the cache is cut to
     budget - together. Every query of a group sees what was kept before it, and causally the group. With together = 1 this
-    is H2O token by token; either way it does not matter in which pieces the text is read.
+    is H2O token by token; either way it does not matter in which pieces the text is read (but a rotation that follows the
+    length is that of the end of each piece).
     Raises ValueError unless `together` divides the budget and is at most half of it.
     """
 
-    def __init__(self, frequencies: torch.Tensor, budget: int, together: int = 1) -> None:
+    def __init__(self, rope: Rope, budget: int, together: int = 1) -> None:
         if not 1 <= together <= budget // 2 or budget % together:
             raise ValueError(f"a budget of {budget} tokens cannot be freed by {together} at a time")
-        self.frequencies, self.budget, self.together = frequencies, budget, together
+        self.rope, self.budget, self.together = rope, budget, together
         self.tokens = 0
         self.keys: torch.Tensor | None = None  # [kv_heads, kept, head_dim], as values
         self.values: torch.Tensor | None = None
@@ -80,8 +82,8 @@ class HeavyHitters:
         self.keys, self.values = joined(self.keys, k.transpose(0, 1)), joined(self.values, v.transpose(0, 1))
         self.positions = joined(self.positions, new)
         places = torch.arange(self.keys.shape[1], device=q.device)
-        rows = turned(_by_kv_head(q, kv_heads), places[-n:], self.frequencies)
-        probabilities = _probabilities(rows, turned(self.keys, places, self.frequencies))
+        rows = self.rope.turned(_by_kv_head(q, kv_heads), places[-n:], len(places))
+        probabilities = _probabilities(rows, self.rope.turned(self.keys, places, len(places)))
         received = probabilities.sum(dim=(1, 2), dtype=torch.float32)
         earlier = received.new_zeros(kv_heads, n) if self.gathered is None else F.pad(self.gathered, (0, n))
         self.gathered = earlier + received
@@ -103,17 +105,18 @@ class HeavyHitters:
 class Compressed:
     """A prompt read with everything in sight, then cut to what its last `observed` tokens voted for, and those.
 
-    Keys keep the angle of their place in the text, as in the paper: distances stay true.
+    Keys keep the angle of their place in the text, as in the paper: distances stay true. Queries and keys are kept turned,
+    unless that angle changes as the text grows.
     """
 
-    def __init__(self, frequencies: torch.Tensor, prompt_tokens: int, budget: int, observed: int, pooled: int) -> None:
+    def __init__(self, rope: Rope, prompt_tokens: int, budget: int, observed: int, pooled: int) -> None:
         if not 1 <= observed <= budget or pooled % 2 == 0:
             raise ValueError(f"{observed} observed tokens of {budget}, votes pooled over {pooled}")
-        self.frequencies, self.prompt_tokens = frequencies, prompt_tokens
+        self.rope, self.prompt_tokens = rope, prompt_tokens
         self.budget, self.observed, self.pooled = budget, observed, pooled
         self.tokens = 0
-        self.queries: torch.Tensor | None = None  # [heads, n, head_dim], turned: the last of the prompt so far
-        self.keys: torch.Tensor | None = None  # [kv_heads, kept, head_dim], turned
+        self.queries: torch.Tensor | None = None  # [heads, n, head_dim]: the last of the prompt so far
+        self.keys: torch.Tensor | None = None  # [kv_heads, kept, head_dim]
         self.values: torch.Tensor | None = None
         self.positions: torch.Tensor | None = None  # int64 [kv_heads, kept]
 
@@ -126,23 +129,29 @@ class Compressed:
 
     def _part(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         places = torch.arange(self.tokens, self.tokens + len(q), device=q.device)
-        q, k = (turned(x.transpose(0, 1), places, self.frequencies) for x in (q, k))
+        q, k = q.transpose(0, 1), k.transpose(0, 1)
+        if not self.rope.depends_on_length:
+            q, k = self.rope.turned(q, places), self.rope.turned(k, places)
         start = 0 if self.keys is None else self.keys.shape[1]
         self.keys, self.values = joined(self.keys, k), joined(self.values, v.transpose(0, 1))
         self.positions = joined(self.positions, places.expand(len(k), len(places)))
-        out = causal_attention(q.transpose(0, 1), self.keys, self.values, start)
         self.tokens += len(places)
+        out = causal_attention(self._now(q, places).transpose(0, 1), self._now(self.keys, self.positions), self.values, start)
         if self.tokens <= self.prompt_tokens:
             self.queries = joined(self.queries, q)[:, -self.observed :]
         if self.tokens == self.prompt_tokens and self.tokens > self.budget:
             self._cut()
         return out
 
+    def _now(self, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Kept queries or keys at the angles of a text of this length."""
+        return self.rope.turned(rows, positions, self.tokens) if self.rope.depends_on_length else rows
+
     def _cut(self) -> None:
         (kv_heads, tokens), observed = self.keys.shape[:2], self.observed
         earlier = tokens - observed
-        rows = self.queries.view(kv_heads, -1, observed, self.keys.shape[2])
-        votes = _probabilities(rows, self.keys)[..., :earlier].sum(dim=(1, 2), dtype=torch.float32)
+        rows = self._now(self.queries, self.positions[0, earlier:]).view(kv_heads, -1, observed, self.keys.shape[2])
+        votes = _probabilities(rows, self._now(self.keys, self.positions))[..., :earlier].sum(dim=(1, 2), dtype=torch.float32)
         stay = pooled_choice(votes, self.budget - observed, self.pooled)
         last = torch.arange(earlier, tokens, device=stay.device).expand(kv_heads, observed)
         stay = torch.cat((stay, last), dim=1)

@@ -14,37 +14,7 @@ from dataclasses import dataclass
 
 from engine.errors import LabError
 from engine.formulas.kv import kv_bytes_per_token
-
-
-@dataclass(frozen=True)
-class RopeScaling:
-    """How a checkpoint stretches its rotary frequencies, if it does.
-
-    kind: "linear" divides every frequency by ``factor`` (Chen et al. 2023,
-    position interpolation); "llama3" divides only the low ones, with a ramp in
-    between (the Llama 3.1 release); "factors" divides frequency i by
-    ``divisors[i]``, which is how GGUF files store the same thing.
-    """
-
-    kind: str
-    factor: float = 1.0
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    original_context: int = 8192
-    divisors: tuple[float, ...] = ()
-
-    def check(self, head_dim: int) -> None:
-        """Raises LabError("checkpoint-config") for numbers that cannot stretch the frequencies of such heads."""
-        for field in ("factor", "low_freq_factor", "high_freq_factor"):
-            _check_float(field, getattr(self, field), 0.0, 1e9)
-        _check_int("original_max_position_embeddings", self.original_context, _HIGHEST["max_context"])
-        if self.high_freq_factor <= self.low_freq_factor:
-            raise _wrong("high_freq_factor", self.high_freq_factor, "it must be above low_freq_factor")
-        if self.kind == "factors":
-            if len(self.divisors) != head_dim // 2:
-                raise _wrong("rope_freqs", len(self.divisors), f"there must be one divisor for each of {head_dim // 2} pairs")
-            for divisor in self.divisors:
-                _check_float("rope_freqs", divisor, 0.0, 1e9)
+from engine.formulas.rope import RopeScaling, UnfitScaling
 
 
 @dataclass(frozen=True)
@@ -82,7 +52,10 @@ class ModelConfig:
         if self.head_dim % 2:
             raise _wrong("head_dim", self.head_dim, "rotary positions turn pairs of numbers, so it must be even")
         if self.rope_scaling is not None:
-            self.rope_scaling.check(self.head_dim)
+            try:
+                self.rope_scaling.check(self.head_dim)
+            except UnfitScaling as error:
+                raise _wrong(error.field, error.value, error.why) from error
 
     # What it costs. These formulas are the lesson: every page that shows a size gets it here.
 

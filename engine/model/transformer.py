@@ -18,17 +18,20 @@ Tensors passed to ``attend`` are views: keep copies, not the views.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from engine.formulas.rope import RopeScaling
 from engine.model.attention import causal_attention
 from engine.model.config import ModelConfig
 from engine.model.layout import fused_shapes
 from engine.model.linear import Linear
-from engine.model.rope import inverse_frequencies, rotary_tables, rotate
+from engine.model.rope import Rope, rotate
 
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -48,7 +51,7 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(Layer(config, i, weights) for i in range(config.n_layers))
         self.register_buffer("norm", weights["norm"])
         self.head = Linear(weights["embedding.weight" if config.tie_embeddings else "head.weight"])
-        self.register_buffer("frequencies", inverse_frequencies(config).to(self.norm.device), persistent=False)
+        self.rope = Rope(config)
         self.eval()
 
     @property
@@ -68,6 +71,16 @@ class Transformer(nn.Module):
                 matrix.pack()
         self.head.pack(keep=self.config.tie_embeddings)
         return self
+
+    def scaled(self, scaling: RopeScaling | None) -> Transformer:
+        """The same weights, shared and laid out as they are, under another stretching of the rotary frequencies.
+
+        Raises LabError("checkpoint-config") for numbers that cannot be.
+        """
+        other = copy.copy(self)
+        other.config = dataclasses.replace(self.config, rope_scaling=scaling)
+        other.rope = Rope(other.config)
+        return other
 
     @torch.inference_mode()
     def forward(
@@ -91,7 +104,9 @@ class Transformer(nn.Module):
         wants one, which saves most of the last layer's work.
         """
         x = F.embedding(token_ids, self.embedding.weight)
-        cosines, sines = rotary_tables(positions, self.frequencies, x.dtype)
+        # Of one text; a caller with several texts in a batch, or a cache, gives position 0 and turns by each text's length.
+        length = int(positions.max()) + 1 if self.rope.depends_on_length else None
+        cosines, sines = self.rope.tables(positions, x.dtype, length)
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers):
             mixed = layer.attention(x, cosines, sines, attend)

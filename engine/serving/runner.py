@@ -102,7 +102,11 @@ class TorchRunner:
         }
 
     def _batch(self, plan: StepPlan, scheduler: Scheduler):
-        """Token ids, positions, the attend function and the rows to sample from. Rows of sequences that evict stand last."""
+        """Token ids, positions, the attend function and the rows to sample from.
+
+        Rows of sequences that evict stand last, as do all where the rotation follows the length of the text: their keys are
+        kept unturned, and go so from one pool to another.
+        """
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -110,11 +114,12 @@ class TorchRunner:
         evicting: list[EvictingSpan] = []
         last_rows: dict[int, int] = {}
         size = self.storage.block_tokens
+        anew = self.model.rope.depends_on_length
         for piece in sorted(plan.slices, key=lambda p: scheduler[p.index].request.eviction != Full()):
             sequence, table = scheduler[piece.index], scheduler.blocks.table(piece.index)
             end = piece.start + piece.length
             policy = sequence.request.eviction
-            if policy == Full():
+            if policy == Full() and not anew:
                 spans.append(Span(len(ids), piece.length, piece.start, slot_runs(table, size, end), table))
                 positions += range(piece.start, end)
                 slots += [table[p // size] * size + p % size for p in range(piece.start, end)]
@@ -127,7 +132,7 @@ class TorchRunner:
         ids_, positions_, slots_, rows_ = (torch.tensor(x, device=self.device) for x in (ids, positions, slots, rows))
         attend = BatchAttention(self.storage, spans, slots_) if spans else None
         if evicting:
-            attend = _side_by_side(attend, len(slots), EvictingAttention(self.storage, evicting, self.model.frequencies))
+            attend = _side_by_side(attend, len(slots), EvictingAttention(self.storage, evicting, self.model.rope))
         return ids_, positions_, attend, rows_.long()
 
     def _watched(self, attend, plan: StepPlan, scheduler: Scheduler, on_layers: OnLayers | None):

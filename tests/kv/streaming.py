@@ -31,7 +31,7 @@ class NaiveCache:
     """`attend` for one token at a time. kept(i): the text positions that the token at position i sees, itself last."""
 
     def __init__(self, model: Transformer, kept) -> None:
-        self.kept, self.frequencies = kept, model.frequencies
+        self.kept, self.rope = kept, model.rope
         self.memory = [{} for _ in model.layers]
 
     def __call__(self, layer, q, k, v):
@@ -40,9 +40,10 @@ class NaiveCache:
         seen = self.kept(len(memory) - 1)
         group = q.shape[1] // k.shape[1]
         out = torch.empty_like(q)
+        frequencies = self.rope.frequencies(q.device, len(seen))
         for head in range(q.shape[1]):
-            query = turn(q[0, head], len(seen) - 1, self.frequencies)
-            keys = torch.stack([turn(memory[p][0][head // group], place, self.frequencies) for place, p in enumerate(seen)])
+            query = turn(q[0, head], len(seen) - 1, frequencies)
+            keys = torch.stack([turn(memory[p][0][head // group], place, frequencies) for place, p in enumerate(seen)])
             values = torch.stack([memory[p][1][head // group] for p in seen]).double()
             weights = torch.softmax(keys @ query / math.sqrt(q.shape[2]), 0)
             out[0, head] = weights @ values

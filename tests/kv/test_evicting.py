@@ -33,7 +33,7 @@ class RealCache:
     def read(self, ids):
         blocks = -(-self.policy.slots(self.tokens + len(ids)) // self.storage.block_tokens)
         span = EvictingSpan(0, len(ids), self.tokens, self.table[:blocks], self.policy)
-        attend = EvictingAttention(self.storage, [span], self.model.frequencies)
+        attend = EvictingAttention(self.storage, [span], self.model.rope)
         self.tokens += len(ids)
         return self.model(ids, torch.zeros_like(ids), attend)
 
@@ -126,7 +126,7 @@ def test_two_sequences_in_one_step_do_not_touch(model, expected):
             EvictingSpan(s.row, s.length, s.start, s.table[: -(-s.policy.slots(s.start + s.length) // 4)], s.policy) for s in spans
         ]
         packed = torch.cat(parts)
-        found = model(packed, torch.zeros_like(packed), EvictingAttention(storage, spans, model.frequencies))
+        found = model(packed, torch.zeros_like(packed), EvictingAttention(storage, spans, model.rope))
         for setting, rows in zip(tables, found.split(list(step)), strict=True):
             logits[setting].append(rows)
     for setting, rows in logits.items():

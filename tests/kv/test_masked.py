@@ -1,5 +1,6 @@
 """The mask equals the cache: a whole text in a few forwards, token for token what an evicting cache gives."""
 
+import dataclasses
 from functools import cache
 
 import numpy as np
@@ -11,6 +12,7 @@ from engine.kv.losses import continuation_loss, read, recomputed_losses, token_l
 from engine.kv.masked import masked_attention, memory
 from engine.model.load import load_model
 from engine.model.load_tokenizer import load_tokenizer
+from engine.model.rope import Rope
 from engine.model.transformer import Transformer, causal_attend
 from tests.kv.streaming import TINY, naive_logits, tiny_ids
 from tests.kv.test_evicting import RealCache
@@ -18,6 +20,7 @@ from tests.kv.test_evicting import RealCache
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 IDS = tiny_ids(60)
+ROPE = Rope(dataclasses.replace(TINY, head_dim=16, rope_theta=10_000.0))
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +71,7 @@ def test_far_into_a_text_nothing_drifts():
     """Angles counted from the start of a long text lose digits in float32; places inside the cache must not."""
     policy, generator = Sinks(2, 20), torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(heads, n, 16, generator=generator) for heads, n in ((4, 10), (2, 30), (2, 30)))
-    frequencies = 10_000.0 ** -(torch.arange(0, 16, 2) / 16)
-    near, far = (masked_attention(q.transpose(0, 1), k, v, start, policy, frequencies) for start in (20, 10_000_000))
+    near, far = (masked_attention(q.transpose(0, 1), k, v, start, policy, ROPE) for start in (20, 10_000_000))
     assert torch.equal(near, far)
 
 
@@ -77,9 +79,8 @@ def test_bfloat16_follows_float32():
     """The number format of the measured runs; angles rounded to it would be far off within a few hundred tokens."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(heads, 700, 16, generator=generator) for heads in (4, 2, 2))
-    frequencies = 10_000.0 ** -(torch.arange(0, 16, 2) / 16)
     full, short = (
-        masked_attention(q.to(dtype).transpose(0, 1), k.to(dtype), v.to(dtype), 0, Sinks(2, 500), frequencies).float()
+        masked_attention(q.to(dtype).transpose(0, 1), k.to(dtype), v.to(dtype), 0, Sinks(2, 500), ROPE).float()
         for dtype in (torch.float32, torch.bfloat16)
     )
     assert (full - short).abs().max() < 0.05

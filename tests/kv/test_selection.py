@@ -9,6 +9,7 @@ from engine.kv.eviction import Full
 from engine.kv.losses import token_losses
 from engine.kv.masked import memory
 from engine.kv.selection import Compressed, HeavyHitters, compressed, heavy_hitters, pooled_choice
+from engine.model.rope import Rope
 from engine.model.transformer import Transformer
 from tests.kv.streaming import TINY, tiny_ids, turn
 
@@ -57,7 +58,7 @@ def test_heavy_hitters_keep_what_attention_used(budget, together, pieces):
     behind an eviction, results that depend on how the text was cut."""
     q, k, v = qkv(40)
     expected, kept_after = naive_heavy(q, k, v, budget, together)
-    layer, out, done = HeavyHitters(FREQUENCIES, budget, together), [], 0
+    layer, out, done = HeavyHitters(Rope(TINY), budget, together), [], 0
     for n in pieces:
         out.append(layer.attend(q[done : done + n], k[done : done + n], v[done : done + n]))
         done += n
@@ -73,7 +74,7 @@ def test_the_budget_is_never_exceeded_and_half_of_it_is_recent(together, times, 
     """The budget must hold at every token, not only after a cut, or the comparison with a window is not fair."""
     budget = together * times
     q, k, v = qkv(n, seed)
-    layer = HeavyHitters(FREQUENCIES, budget, together)
+    layer = HeavyHitters(Rope(TINY), budget, together)
     for i in range(n):
         layer.attend(q[i : i + 1], k[i : i + 1], v[i : i + 1])
         held = layer.positions
@@ -100,7 +101,7 @@ def test_a_compressed_prompt_keeps_what_its_end_votes_for(pieces):
     votes too, or does not see what is kept."""
     prompt, budget, observed = 40, 15, 6
     q, k, v = qkv(50, seed=2)
-    layer, out, done = Compressed(FREQUENCIES, prompt, budget, observed, 3), [], 0
+    layer, out, done = Compressed(Rope(TINY), prompt, budget, observed, 3), [], 0
     for n in pieces:
         out.append(layer.attend(q[done : done + n], k[done : done + n], v[done : done + n]))
         done += n
@@ -149,7 +150,7 @@ def test_budgets_that_cannot_work_are_refused():
     """Not an endless loop, not a silent half."""
     for budget, together in ((8, 0), (8, 5), (9, 2), (1, 1)):
         with pytest.raises(ValueError):
-            HeavyHitters(FREQUENCIES, budget, together)
+            HeavyHitters(Rope(TINY), budget, together)
     for budget, observed, pooled in ((8, 9, 3), (8, 0, 3), (8, 4, 2)):
         with pytest.raises(ValueError):
-            Compressed(FREQUENCIES, 20, budget, observed, pooled)
+            Compressed(Rope(TINY), 20, budget, observed, pooled)

@@ -11,7 +11,7 @@ from engine.model.catalog import CATALOG
 from engine.model.config import ModelConfig
 from engine.model.gguf import GgufFile
 from engine.model.load import load_model
-from engine.model.rope import inverse_frequencies
+from engine.model.rope import Rope
 from tests.model.checkpoints import SETTINGS, tensors_of, write_directory, write_gguf
 from tests.model.reference import TOLERANCE, difference, logits_of
 
@@ -39,8 +39,8 @@ def test_frequency_divisors_in_the_file_are_used(tmp_path):
     config = ModelConfig.from_hf(SETTINGS)
     divisors = np.linspace(1, 8, config.head_dim // 2, dtype=np.float32)
     path = write_gguf(tmp_path / "model.gguf", config, tensors_of(config), extra={"rope_freqs.weight": divisors})
-    stretched = inverse_frequencies(load_model(str(path)).config)
-    torch.testing.assert_close(stretched, inverse_frequencies(config) / torch.from_numpy(divisors))
+    plain, stretched = (Rope(c).frequencies(torch.device("cpu")) for c in (config, load_model(str(path)).config))
+    torch.testing.assert_close(stretched, plain / torch.from_numpy(divisors))
 
 
 def test_the_default_model_is_what_the_catalog_says(default_model_path, monkeypatch):
