@@ -120,7 +120,7 @@ class ModelConfig:
             if head_dim is None:
                 head_dim = _whole_share(hidden, heads)
             bias = _bool_of(settings, "attention_bias")
-            rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+            rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}  # theirs, where there are both
             if not isinstance(rope, Mapping):
                 raise _wrong("rope_parameters", rope, "it must be a table of settings")
             theta = rope.get("rope_theta", settings.get("rope_theta", 10_000.0))
@@ -139,7 +139,7 @@ class ModelConfig:
                 attention_bias=bias,
                 attention_out_bias=bias,
                 mlp_bias=_bool_of(settings, "mlp_bias"),
-                rope_scaling=_hf_rope_scaling(rope, path),
+                rope_scaling=_hf_rope_scaling(rope, settings, path),
             )
 
     @staticmethod
@@ -158,11 +158,6 @@ class ModelConfig:
             raise LabError("checkpoint-architecture", path=path, architecture=architecture, why="its general.architecture must be llama")
         if fields.get("llama.expert_count"):
             raise LabError("checkpoint-architecture", path=path, architecture="llama with experts", why="mixtures of experts are not supported")
-        if fields.get("llama.rope.scaling.type", "none") not in ("none", "linear"):
-            raise LabError(
-                "checkpoint-architecture", path=path, architecture="llama",
-                why=f"its rope scaling '{fields['llama.rope.scaling.type']}' is not supported",
-            )
         with _named(path):
             heads = _int_of(fields, "llama.attention.head_count")
             hidden = _int_of(fields, "llama.embedding_length")
@@ -172,11 +167,6 @@ class ModelConfig:
             for other in ("llama.attention.value_length", "llama.rope.dimension_count"):
                 if _int_of(fields, other, head_dim) != head_dim:
                     raise _wrong(other, fields[other], f"only heads turned and read over their whole width ({head_dim}) are supported")
-            scaling = None
-            if rope_divisors:
-                scaling = RopeScaling("factors", divisors=rope_divisors)
-            elif fields.get("llama.rope.scaling.type") == "linear":
-                scaling = RopeScaling("linear", factor=_number("rope.scaling.factor", fields.get("llama.rope.scaling.factor", 1.0)))
             return ModelConfig(
                 vocab_size=_int_of(fields, "llama.vocab_size"),
                 hidden_size=hidden,
@@ -192,7 +182,7 @@ class ModelConfig:
                 attention_bias="blk.0.attn_q.bias" in tensors,
                 attention_out_bias="blk.0.attn_output.bias" in tensors,
                 mlp_bias="blk.0.ffn_down.bias" in tensors,
-                rope_scaling=scaling,
+                rope_scaling=_gguf_rope_scaling(fields, rope_divisors, path),
             )
 
 
@@ -296,18 +286,71 @@ def _require_llama(settings: Mapping[str, object], path: str) -> None:
         raise refuse("llama", "it turns only a part of each head")
 
 
-def _hf_rope_scaling(rope: Mapping[str, object], path: str) -> RopeScaling | None:
+def _hf_rope_scaling(rope: Mapping[str, object], settings: Mapping[str, object], path: str) -> RopeScaling | None:
+    """What rope_scaling, or rope_parameters, says, by the rules and defaults of Hugging Face's `modeling_rope_utils`."""
+    if rope.get("partial_rotary_factor", 1.0) not in (1, None):
+        raise LabError("checkpoint-architecture", path=path, architecture="llama", why="it turns only a part of each head")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind in (None, "default"):
         return None
-    if kind == "linear":
-        return RopeScaling("linear", factor=_number("factor", rope.get("factor")))
-    if kind == "llama3":
-        return RopeScaling(
-            "llama3",
-            factor=_number("factor", rope.get("factor")),
-            low_freq_factor=_number("low_freq_factor", rope.get("low_freq_factor")),
-            high_freq_factor=_number("high_freq_factor", rope.get("high_freq_factor")),
-            original_context=_int_of(rope, "original_max_position_embeddings"),
-        )
+    # They also look for it beside the table, and take that first.
+    contexts = (source.get("original_max_position_embeddings") for source in (settings, rope))
+    stated = next((context for context in contexts if context is not None), None)
+    longest = _int_of(settings, "max_position_embeddings", 2048)
+    original = _int_of({"original_max_position_embeddings": stated}, "original_max_position_embeddings", longest)
+    for name, context in (("max_position_embeddings", longest), ("original_max_position_embeddings", original)):
+        _check_int(name, context, _HIGHEST["max_context"])
+    match kind:
+        case "linear":
+            return RopeScaling("linear", factor=_number("factor", rope.get("factor")))
+        case "dynamic":  # which knows no other trained length than this one
+            return RopeScaling("dynamic", factor=_number("factor", rope.get("factor")), original_context=longest)
+        case "llama3":
+            return RopeScaling(
+                "llama3",
+                factor=_number("factor", rope.get("factor")),
+                low_freq_factor=_number("low_freq_factor", rope.get("low_freq_factor")),
+                high_freq_factor=_number("high_freq_factor", rope.get("high_freq_factor")),
+                original_context=original,
+            )
+        case "yarn":
+            factor = rope.get("factor")
+            if factor is None and stated is not None:
+                factor = longest / original
+            truncate = True if rope.get("truncate") is None else _bool_of(rope, "truncate")
+            # For all of these they take a zero for "not given".
+            numbers = {name: _number(name, rope[name]) for name in _YARN_NUMBERS if rope.get(name)}
+            # But not for this one.
+            if rope.get("attention_factor") is not None:
+                numbers["attention_factor"] = _number("attention_factor", rope["attention_factor"])
+            return RopeScaling("yarn", factor=_number("factor", factor), original_context=original, truncate=truncate, **numbers)
     raise LabError("checkpoint-architecture", path=path, architecture="llama", why=f"its rope scaling '{str(kind)[:40]}' is not supported")
+
+
+_YARN_NUMBERS = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+
+
+def _gguf_rope_scaling(fields: Mapping[str, object], divisors: tuple[float, ...], path: str) -> RopeScaling | None:
+    """What `llama.rope.scaling.*` says, as llama.cpp reads it; a tensor of divisors goes before it."""
+    said = {key: fields.get(f"llama.rope.scaling.{key}") for key in _GGUF_ROPE}
+    kind = said["type"]
+    if kind not in (None, "none", "linear", "yarn"):
+        raise LabError("checkpoint-architecture", path=path, architecture="llama", why=f"its rope scaling '{str(kind)[:40]}' is not supported")
+    if divisors:
+        return RopeScaling("factors", divisors=divisors)
+    if kind in (None, "none"):
+        return None
+    if kind == "linear":
+        return RopeScaling("linear", factor=_number("rope.scaling.factor", 1.0 if said["factor"] is None else said["factor"]))
+    tuned = [key for key in _GGUF_ROPE[3:] if said[key] is not None]
+    if tuned:  # read differently by different versions of llama.cpp
+        raise LabError("checkpoint-architecture", path=path, architecture="llama", why=f"its yarn scaling with {tuned[0]} is not supported")
+    trained = _int_of(fields, "llama.context_length")
+    original = _int_of(fields, "llama.rope.scaling.original_context_length", trained)
+    return RopeScaling("yarn", factor=_number("rope.scaling.factor", said["factor"]), original_context=original)
+
+
+_GGUF_ROPE = (
+    "type", "factor", "original_context_length",
+    "attn_factor", "yarn_log_multiplier", "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow",
+)  # fmt: skip
