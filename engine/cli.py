@@ -75,7 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     streaming.set_defaults(command=_run_streaming)
     needle = run.add_parser("needle", help="a sentence early in a text, asked for after the window has passed it")
     needle.set_defaults(command=_run_needle)
-    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle):
+    lengths = run.add_parser("lengths", help="the same tokens behind more text than the model was trained on, RoPE stretched and not")
+    lengths.add_argument("--preset", default=None, help="lengths or lengths-smollm2 (default: the one for the model)")
+    lengths.set_defaults(command=_run_lengths)
+    retrieval = run.add_parser("retrieval", help="needles by depth and length, RoPE stretched and not, and with sinks and a window")
+    retrieval.set_defaults(command=_run_retrieval)
+    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -188,6 +193,20 @@ def _run_needle(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(needle_for(device_class, **changes), arguments)
+
+
+def _run_lengths(arguments: argparse.Namespace) -> None:
+    from engine.experiments.lengths_scenario import lengths_for
+
+    changes, device_class = _changes(arguments)
+    _run(lengths_for(device_class, arguments.preset, **changes), arguments)
+
+
+def _run_retrieval(arguments: argparse.Namespace) -> None:
+    from engine.experiments.retrieval_scenario import retrieval_for
+
+    changes, device_class = _changes(arguments)
+    _run(retrieval_for(device_class, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:

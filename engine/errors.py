@@ -75,6 +75,7 @@ SCENARIO = {
     "prompt-exceeds-model": "A {kind} request of {prompt_tokens} prompt and {output_tokens} output tokens does not fit the model's context of {max_context} tokens; shorten one of them.",
     "prompt-too-short": "A {kind} prompt of {prompt_tokens} tokens is too short: the chat frame of this model alone takes {minimum}; ask for more.",
     "text-too-short": "The text '{name}' has {tokens} tokens, and this experiment needs {needed}; take a longer text or shorter prompts.",
+    "recall-words": "Of the {needed} words of which needles by depth are made, the vocabulary of '{name}' has {found}; take the lab model, which learnt them.",
     "needle-words": "The vocabulary of '{name}' tells only {found} of the needle's words or places apart, and {needed} are needed; take fewer distractors or another model.",
     "workload-unknown": "There is no workload '{name}'; choose one of: {known}.",
     "workload-broken": "The workload file {path} cannot be used: {why}.",

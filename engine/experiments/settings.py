@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import ClassVar, Self
@@ -98,13 +99,18 @@ def from_record(cls: type, record: object):
 
 
 def listed(value: object) -> object:
-    """A list's entries, as a tuple, from what a form or a command line gives: [16, 64], 16, or "16,64"."""
+    """A list's entries, as a tuple, from what a form or a command line gives: [16, 64], 16, 0.5, "16,64" or "0.1,0.5"."""
     if isinstance(value, str):
-        parts = [part.strip() for part in value.split(",") if part.strip()]
-        return tuple(int(part) if part.isdecimal() and len(part) < 20 else part for part in parts)
-    if isinstance(value, int):
+        return tuple(_entry(part.strip()) for part in value.split(",") if part.strip())
+    if isinstance(value, int | float):
         return (value,)
     return tuple(value) if isinstance(value, Iterable) else value
+
+
+def _entry(part: str) -> int | float | str:
+    if part.isdecimal() and len(part) < 20:
+        return int(part)
+    return float(part) if re.fullmatch(r"[0-9]{1,19}\.[0-9]{1,19}", part) else part
 
 
 def key_of(record: dict) -> str:

@@ -16,7 +16,7 @@ from engine.errors import LabError
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _ENDINGS = (".json.gz", ".json")
-# What a result is about, by experiment: attention, streaming, needle, schedules and walls, sweeps and rooflines.
+# What a result is about, by experiment: sweeps and rooflines, attention, streaming, needles and lengths, schedules and walls.
 _BODIES = {"points": list, "overview": dict, "curves": dict, "cells": list, "schedules": dict}
 
 

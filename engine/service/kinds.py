@@ -9,7 +9,9 @@ import engine
 from engine import texts
 from engine.errors import LabError
 from engine.experiments.attention_scenario import AttentionScenario
+from engine.experiments.lengths_scenario import LengthsScenario
 from engine.experiments.needle_scenario import NeedleScenario
+from engine.experiments.retrieval_scenario import RetrievalScenario
 from engine.experiments.roofline_scenario import RooflineScenario
 from engine.experiments.scenarios import SchedulesScenario
 from engine.experiments.streaming_scenario import StreamingScenario
@@ -27,6 +29,8 @@ SCENARIOS = {
     AttentionScenario.kind: AttentionScenario,
     StreamingScenario.kind: StreamingScenario,
     NeedleScenario.kind: NeedleScenario,
+    LengthsScenario.kind: LengthsScenario,
+    RetrievalScenario.kind: RetrievalScenario,
 }
 
 

@@ -9,6 +9,8 @@ from engine.measure.trace import build_trace
 
 # The type of a record that is the whole of one curve so far, of an experiment that serves nothing.
 CURVE = "curve"
+# And of one that is one cell of such a result, as far as it is known.
+CELL = "cell"
 _ENDS = ("Finished", "Refused")
 # Building may take at most about this share of the time.
 _BUILD_SHARE = 0.2
@@ -36,6 +38,7 @@ class Live:
         self._served: dict[str, _Served] = {}
         self._pieces: dict[str, dict[str, list[str]]] = {}
         self._curves: dict[str, dict] = {}
+        self._cells: dict[str, dict] = {}
         self._version = 0
         self._feeding = threading.Lock()
         self._building = threading.Lock()
@@ -49,7 +52,8 @@ class Live:
             self._version += 1
 
     def add(self, records: list) -> None:
-        """Records as they came, after the plan: [schedule, repeat, record] each. Trace records, or curves as far as they go."""
+        """Records as they came, after the plan: [schedule, repeat, record] each. Trace records, or
+        curves and cells as far as they go."""
         with self._feeding:
             for schedule, repeat, record in records:
                 self._add(schedule, repeat, record)
@@ -67,8 +71,9 @@ class Live:
         return view and {**view, "schedules": {name: _timed(entry) for name, entry in view["schedules"].items()}}
 
     def _add(self, schedule: str, repeat: int, record: dict) -> None:
-        if record["type"] == CURVE:
-            self._curves[schedule] = {name: value for name, value in record.items() if name != "type"}
+        if record["type"] in (CURVE, CELL):
+            known = self._curves if record["type"] == CURVE else self._cells
+            known[schedule] = {name: value for name, value in record.items() if name != "type"}
             return
         served = self._served.get(schedule)
         if served is None or served.repeat != repeat or record["type"] == "start":
@@ -91,10 +96,10 @@ class Live:
             version, plan = self._version, self._plan
             parts = {name: (served, list(served.records), served.over) for name, served in self._served.items()}
             pieces = {name: {s: list(texts) for s, texts in by.items()} for name, by in self._pieces.items()}
-            curves = dict(self._curves)
+            shown = {"curves": dict(self._curves), "cells": list(self._cells.values())}
         if "requests" not in plan and "points" not in plan:  # nothing is served: no traces
             manifest = {"scenario": self._scenario}
-            return {**plan, **self._head, "version": version, "manifest": manifest, "schedules": {}, "curves": curves}
+            return {**plan, **self._head, "version": version, "manifest": manifest, "schedules": {}, **shown}
         return {
             **self._head,
             "version": version,

@@ -23,8 +23,12 @@ from dataclasses import dataclass, field
 from engine.errors import LabError
 from engine.experiments.attention import run_attention
 from engine.experiments.attention_scenario import ATTENTION
+from engine.experiments.lengths import run_lengths
+from engine.experiments.lengths_scenario import LENGTHS
 from engine.experiments.needle import run_needle
 from engine.experiments.needle_scenario import NEEDLE
+from engine.experiments.retrieval import run_retrieval
+from engine.experiments.retrieval_scenario import RETRIEVAL
 from engine.experiments.roofline import run_roofline
 from engine.experiments.roofline_scenario import ROOFLINE
 from engine.experiments.schedules import run_schedules
@@ -52,9 +56,11 @@ RUNNERS = {
     ATTENTION: run_attention,
     STREAMING: run_streaming,
     NEEDLE: run_needle,
+    LENGTHS: run_lengths,
+    RETRIEVAL: run_retrieval,
 }
 # These have a process of their own for a while, which wants the memory.
-WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE)
+WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE, LENGTHS, RETRIEVAL)
 
 _STORE_WAIT_S = 5.0
 _IDLE_S = 900
