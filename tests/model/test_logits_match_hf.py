@@ -39,6 +39,7 @@ def test_safetensors_directory(tmp_path, default_tokenizer, hf_default, hf_defau
 ROPES = [
     {"rope_type": "default"},
     {"rope_type": "linear", "factor": 2.5},
+    {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64},
     {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
 ]
 
