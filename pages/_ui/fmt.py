@@ -127,6 +127,20 @@ def ratio(value: float | None) -> str:
     return DASH if value is None else f"{value:,.0f}" if value >= 20 else f"{value:.1f}"
 
 
+def perplexity(value: float | None) -> str:
+    """``9.648`` -> ``9.65``; ``23.61`` -> ``23.6``; ``5158.07`` -> ``5,158``."""
+    if value is None:
+        return DASH
+    if value >= 999_999.5:
+        return power(value)
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else count(value)
+
+
+def times(value: float | None) -> str:
+    """How many times as much, two digits where it is near to one: ``1.04`` -> ``1.04``; ``2.44`` -> ``2.4``."""
+    return f"{value:.2f}" if value is not None and value < 1.995 else power(value) if value and value >= 999_999.5 else ratio(value)
+
+
 def share(value: float | None) -> str:
     """A part of a whole: ``0.12`` -> ``12 %``."""
     return DASH if value is None else f"{value * 100:.0f} %"

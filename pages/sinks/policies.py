@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pages._ui import fmt
 from pages._ui.words import Words, policy_name
 
 # Colour and dash of a line (see pages/_ui/plot.py).
@@ -36,20 +35,6 @@ def with_sinks(names) -> str | None:
 def title(name: str, words: Words) -> str:
     """As a reader knows it."""
     return policy_name(name, words)
-
-
-def perplexity(value: float | None) -> str:
-    """``9.648`` -> ``9.65``; ``23.61`` -> ``23.6``; ``5158.07`` -> ``5,158``."""
-    if value is None:
-        return fmt.DASH
-    if value >= 999_999.5:
-        return fmt.power(value)
-    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else fmt.count(value)
-
-
-def times(value: float | None) -> str:
-    """How many times as much, two digits where it is near to one: ``1.04`` -> ``1.04``; ``2.44`` -> ``2.4``."""
-    return f"{value:.2f}" if value is not None and value < 1.995 else fmt.power(value) if value and value >= 999_999.5 else fmt.ratio(value)
 
 
 def against(value: float, other: float) -> str:

@@ -12,7 +12,6 @@ from engine.profiles import PublishedTable
 from pages._ui import fmt
 from pages._ui.words import Words
 from pages.sinks import policies
-from pages.sinks.policies import perplexity, times
 from pages.sinks.streaming_story import after
 
 COUNTS = (0, 1, 2, 4, 8)
@@ -42,7 +41,7 @@ def first_tokens(words: Words) -> Rows:
             words(f"published.first_{row['first_tokens']}"),
             words("published.cache", sinks=fmt.count(row["sinks"]), recent=fmt.count(row["recent"])),
             printed(row["perplexity"]),
-            f"{times(row['perplexity'] / best)}×",
+            f"{fmt.times(row['perplexity'] / best)}×",
         ]
         for row in table.rows
     ]
@@ -63,7 +62,7 @@ def ours_by_sinks(result: dict, words: Words) -> Rows:
     """The same row of ours."""
     values = {row["sinks"]: row["perplexity_after"] for row in result["table"]}
     model = result["manifest"]["model"]["title"]
-    return _sinks_head(words), [_sinks_row(model, fmt.count(result["window"]), values, perplexity)]
+    return _sinks_head(words), [_sinks_row(model, fmt.count(result["window"]), values, fmt.perplexity)]
 
 
 def _sinks_head(words: Words) -> list[str]:
@@ -73,7 +72,7 @@ def _sinks_head(words: Words) -> list[str]:
 
 def _sinks_row(model: str, slots: str, values: dict, show: Callable) -> list[str]:
     none, four = values.get(0), values.get(4)
-    ratio = f"{times(none / four)}×" if none and four else fmt.DASH
+    ratio = f"{fmt.times(none / four)}×" if none and four else fmt.DASH
     return [model, slots, *(show(values.get(n)) for n in COUNTS), ratio]
 
 
@@ -113,7 +112,7 @@ def ratios(words: Words) -> str:
     table = profiles.table("streamingllm-table-2")
     models = dict.fromkeys(row["model"] for row in table.rows)
     jump = {m: table.value("perplexity", model=m, sinks=0) / table.value("perplexity", model=m, sinks=4) for m in models}
-    told = [words("published.jump", model=m, ratio=times(value)) for m, value in sorted(jump.items(), key=lambda item: -item[1])]
+    told = [words("published.jump", model=m, ratio=fmt.times(value)) for m, value in sorted(jump.items(), key=lambda item: -item[1])]
     return words("published.jumps", list=", ".join(told))
 
 
@@ -123,5 +122,5 @@ def ours_said(result: dict, words: Words) -> str | None:
     dense, window, sinks = (after(result, name) for name in ("dense", "window", kept))
     if not (dense and window and sinks):
         return None
-    facts = {"window": times(window / dense), "sinks": times(window / sinks), "count": fmt.count(policies.sinks_of(kept))}
+    facts = {"window": fmt.times(window / dense), "sinks": fmt.times(window / sinks), "count": fmt.count(policies.sinks_of(kept))}
     return words("published.ours", tokens=fmt.count(result["tokens"]), **facts)

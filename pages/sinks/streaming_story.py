@@ -16,7 +16,6 @@ from pages._ui import fmt
 from pages._ui.charts import even_ticks
 from pages._ui.words import Words
 from pages.sinks import policies
-from pages.sinks.policies import perplexity, times
 
 Sentence = tuple[str, dict[str, str]]
 
@@ -38,13 +37,13 @@ def headline(result: dict) -> list[Sentence]:
     kept = policies.with_sinks(result["curves"])
     dense, window, sinks = (after(result, name) for name in (DENSE, WINDOW, kept))
     if not (dense and window and sinks):
-        return [("streaming.partial", {"dense": perplexity(dense), "slots": fmt.count(result["window"])})]
+        return [("streaming.partial", {"dense": fmt.perplexity(dense), "slots": fmt.count(result["window"])})]
     facts = {
-        "dense": perplexity(dense),
-        "window": perplexity(window),
-        "sinks": perplexity(sinks),
-        "ratio": times(window / dense),
-        "more": times(sinks / dense),
+        "dense": fmt.perplexity(dense),
+        "window": fmt.perplexity(window),
+        "sinks": fmt.perplexity(sinks),
+        "ratio": fmt.times(window / dense),
+        "more": fmt.times(sinks / dense),
         "count": fmt.count(policies.sinks_of(kept)),
         "slots": fmt.count(result["window"]),
     }
@@ -57,7 +56,7 @@ def _beside_paper(ratio: float) -> Sentence:
     first, second = profiles.table("streamingllm-table-1"), profiles.table("streamingllm-table-2")
     llama = first.value("perplexity", first_tokens="none") / first.value("perplexity", first_tokens="original")
     falcon = second.value("perplexity", model="Falcon-7B", sinks=0) / second.value("perplexity", model="Falcon-7B", sinks=4)
-    facts = {"ratio": times(ratio), "llama": times(llama), "falcon": times(falcon)}
+    facts = {"ratio": fmt.times(ratio), "llama": fmt.times(llama), "falcon": fmt.times(falcon)}
     return ("streaming.as_paper" if ratio >= MUCH else "streaming.not_as_paper"), facts
 
 
@@ -65,13 +64,13 @@ def _heavy(result: dict, sinks: float) -> list[Sentence]:
     heavy = after(result, H2O)
     if not heavy:
         return []
-    return [(f"streaming.heavy_{policies.against(heavy, sinks)}", {"heavy": perplexity(heavy), "sinks": perplexity(sinks), "level": fmt.share(policies.LEVEL)})]
+    return [(f"streaming.heavy_{policies.against(heavy, sinks)}", {"heavy": fmt.perplexity(heavy), "sinks": fmt.perplexity(sinks), "level": fmt.share(policies.LEVEL)})]
 
 
 def figures(result: dict, words: Words) -> list[tuple[str, str]]:
     """(what, value) of the few numbers under the headline."""
     names = (DENSE, WINDOW, policies.with_sinks(result["curves"]), H2O)
-    return [(policies.title(name, words), perplexity(after(result, name))) for name in names if after(result, name)]
+    return [(policies.title(name, words), fmt.perplexity(after(result, name))) for name in names if after(result, name)]
 
 
 def about(result: dict, words: Words) -> str:
@@ -151,7 +150,7 @@ def _nats(value: float) -> str:
 
 def alt(result: dict, words: Words) -> str:
     """The chart in words."""
-    found = [words("streaming.alt_one", name=policies.title(name, words), perplexity=perplexity(after(result, name))) for name in shown(result["curves"])]
+    found = [words("streaming.alt_one", name=policies.title(name, words), perplexity=fmt.perplexity(after(result, name))) for name in shown(result["curves"])]
     return " ".join([words("streaming.alt", first=fmt.count(result["first_eviction"]), tokens=fmt.count(result["tokens"])), *found])
 
 
@@ -167,8 +166,8 @@ def policy_table(result: dict, words: Words) -> tuple[list[str], list[list[str]]
     for name in [n for n in (DENSE, WINDOW, policies.with_sinks(curves), H2O, RECOMPUTE) if n in curves]:
         curve, value = curves[name], after(result, name)
         whole = not curve.get("sampled")
-        row = [policies.title(name, words), perplexity(value) if whole else fmt.DASH, _over(value, dense) if whole else fmt.DASH]
-        rows.append(row + ([perplexity(curve.get("perplexity_at_sampled"))] if sampled else []))
+        row = [policies.title(name, words), fmt.perplexity(value) if whole else fmt.DASH, _over(value, dense) if whole else fmt.DASH]
+        rows.append(row + ([fmt.perplexity(curve.get("perplexity_at_sampled"))] if sampled else []))
     return head, rows
 
 
@@ -177,13 +176,13 @@ def sinks_table(result: dict, words: Words) -> tuple[list[str], list[list[str]]]
     dense, window = result["dense"], result["window"]
     head = [words(f"streaming.col_{name}") for name in ("sinks", "recent", "after", "over_dense")]
     return head, [
-        [fmt.count(row["sinks"]), fmt.count(window - row["sinks"]), perplexity(row["perplexity_after"]), _over(row["perplexity_after"], dense)]
+        [fmt.count(row["sinks"]), fmt.count(window - row["sinks"]), fmt.perplexity(row["perplexity_after"]), _over(row["perplexity_after"], dense)]
         for row in result["table"]
     ]
 
 
 def _over(value: float | None, dense: float | None) -> str:
-    return f"{times(value / dense)}×" if value and dense else fmt.DASH
+    return f"{fmt.times(value / dense)}×" if value and dense else fmt.DASH
 
 
 def sinks_said(result: dict) -> list[Sentence]:
@@ -302,7 +301,7 @@ def cost_said(result: dict) -> list[Sentence]:
     ]
     again = (result["cost"].get(RECOMPUTE) or {}).get("ms_per_token")
     if again and ms_sinks:
-        facts = {"ms": fmt.seconds(again[-1][1] / 1e3), "ratio": times(again[-1][1] / ms_sinks), "slots": fmt.count(result["window"])}
+        facts = {"ms": fmt.seconds(again[-1][1] / 1e3), "ratio": fmt.times(again[-1][1] / ms_sinks), "slots": fmt.count(result["window"])}
         said.append(("streaming.cost_again", facts))
     return said
 

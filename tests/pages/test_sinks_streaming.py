@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from engine import profiles
 from engine.paths import data_dir, runs_dir
 from engine.service import files
-from pages._ui import session
+from pages._ui import fmt, session
 from pages._ui.words import PAGES, Words, policy_name
 from pages.sinks import needle_story, policies, published_story, streaming_story
 from tests.pages import streaming_small as small
@@ -40,8 +40,8 @@ def test_the_policy_that_is_spoken_of_is_the_papers_four_else_the_most():
 def test_perplexities_read_with_three_digits_at_any_size():
     """"5e+03" and "1e304" have been on pages like this."""
     values = {9.648: "9.65", 9.996: "10.0", 23.61: "23.6", 99.96: "100", 5158.07: "5,158", 1.01e304: "1.01 × 10³⁰⁴", None: "–"}
-    assert {value: policies.perplexity(value) for value in values} == values
-    assert [policies.times(value) for value in (0.98, 1.04, 2.44, 955.2)] == ["0.98", "1.04", "2.4", "955"]
+    assert {value: fmt.perplexity(value) for value in values} == values
+    assert [fmt.times(value) for value in (0.98, 1.04, 2.44, 955.2)] == ["0.98", "1.04", "2.4", "955"]
 
 
 # ---------------------------------------------------------------- streaming
@@ -55,7 +55,7 @@ def test_the_headline_follows_from_the_numbers(window, key, paper):
     """A page that says "breaks" whatever was measured, or calls threefold a thousandfold, teaches what is not so."""
     found = streaming_story.headline(small.streaming({**small.AFTER, "window": window}))
     assert [k for k, _ in found][:2] == [f"streaming.{key}", f"streaming.{paper}"]
-    assert found[0][1]["ratio"] == policies.times(window / 5.0) and found[0][1]["more"] == "1.04"
+    assert found[0][1]["ratio"] == fmt.times(window / 5.0) and found[0][1]["more"] == "1.04"
 
 
 @pytest.mark.parametrize(("heavy", "key"), [(4.9, "lower"), (5.25, "level"), (6.0, "higher")])
@@ -95,7 +95,7 @@ def test_single_sampled_losses_are_no_curve():
         assert policies.title("recompute", EN) not in names
     _, rows = streaming_story.policy_table(small.streaming(), EN)
     row = next(row for row in rows if row[0] == policies.title("recompute", EN))
-    assert row[1:3] == ["–", "–"] and row[3] == policies.perplexity(2.718281828**1.6)
+    assert row[1:3] == ["–", "–"] and row[3] == fmt.perplexity(2.718281828**1.6)
 
 
 def test_nothing_is_drawn_where_nothing_was_measured():
