@@ -48,11 +48,11 @@ def source_row(result: dict, scenario_class, words: Words, slot: str = session.R
         st.html(f"<p class='lab-note'>{escape(words('source.answered'))}</p>")
 
 
-def shipped(kind: str, slot: str = session.RUN) -> tuple[dict | None, str | None, list[str]]:
-    """What is shown while there is no run: a recording, the source of its files (see pages/_ui/routes), and the names
-    it was chosen from; (None, None, []) if none ships."""
-    choices = recordings.names(kind)
-    chosen = st.session_state.setdefault(_chosen(slot), recordings.first_for(kind, client.device()["class"]))
+def shipped(kind: str, slot: str = session.RUN, model: str | None = None) -> tuple[dict | None, str | None, list[str]]:
+    """What is shown while there is no run: a recording (made with this model), the source of its files (see
+    pages/_ui/routes), and the names it was chosen from; (None, None, []) if none ships."""
+    choices = recordings.names(kind, model)
+    chosen = st.session_state.setdefault(_chosen(slot), recordings.first_for(kind, client.device()["class"], model))
     if chosen not in choices:
         return None, None, choices
     return recordings.load(chosen), routes.RECORDED + chosen, choices

@@ -8,7 +8,7 @@ For what a reader pokes at; it keeps its state when its data changes, where a Pl
      "points": [{"id", "x", "y", "style", "shape": "circle" | "square" | "diamond" | "triangle", "filled", "text"}],
      "marks":  [{"across": "x" | "y", "at", "text"}], "legend": [{"name", "style", "shape", "filled"}]}
 
-style: 0 to 5, a colour with a dash of its own (without the dash if solid); text, texts: what is said of a point, lines parted by newlines.
+style: 0 to 7, a colour with a dash of its own (without the dash if solid); text, texts: what is said of a point, lines parted by newlines.
 """
 
 from __future__ import annotations

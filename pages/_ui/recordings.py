@@ -10,9 +10,13 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "recordings"
 FORMAT = 1
 
 
-def names(kind: str = "*") -> list[str]:
-    """The shipped recordings of an experiment, for example ``schedules``, by file name without ending; all by default."""
-    return sorted(path.stem for path in FOLDER.glob(f"{kind}-*.json"))
+def names(kind: str = "*", model: str | None = None) -> list[str]:
+    """The shipped recordings of an experiment, for example ``schedules``, by file name without ending; all by default.
+
+    model: only those made with the model of this name, where an experiment has been recorded with several.
+    """
+    found = sorted(path.stem for path in FOLDER.glob(f"{kind}-*.json"))
+    return found if model is None else [name for name in found if load(name)["manifest"]["scenario"]["model"] == model]
 
 
 def version(name: str) -> int:
@@ -20,9 +24,9 @@ def version(name: str) -> int:
     return (FOLDER / f"{name}.json").stat().st_mtime_ns if name in names() else 0
 
 
-def first_for(kind: str, device_class: str) -> str | None:
-    """The recording that fits a reader's machine best: one from the same class of device, else any."""
-    found = names(kind)
+def first_for(kind: str, device_class: str, model: str | None = None) -> str | None:
+    """The recording that fits a reader's machine best: one from the same class of device, else any. model: as in `names`."""
+    found = names(kind, model)
     fitting = [name for name in found if load(name)["manifest"]["device"]["class"] == device_class]
     return next(iter(fitting or found), None)
 

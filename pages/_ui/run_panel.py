@@ -163,11 +163,13 @@ def _doing(status: client.Status, words: Words, point: str) -> str:
 
 
 def _measured(facts: dict, words: Words, point: str) -> str | None:
-    """The schedule, the policy, or the point of a sweep, that is being measured."""
+    """The schedule, the policy, the method at a length, or the point of a sweep, that is being measured."""
     if facts.get("schedule"):
         return words(f"schedule.{facts['schedule']}.name")
     if facts.get("policy"):
         return policy_name(facts["policy"], words)
+    if facts.get("method"):
+        return words("phase.method", method=words(f"method.{facts['method']}"), length=fmt.count(facts["length"]))
     if "point" in facts:
         shown = {name: fmt.count(value) if isinstance(value, int) else value for name, value in facts.items()}
         return words(point, **shown) if facts["point"] else words("phase.whole")
