@@ -131,7 +131,9 @@ def test_as_hugging_face_computes_them(name, head_dim, base):
         assert found.attention_factor == pytest.approx(attention_factor, rel=1e-12)
 
 
-@pytest.mark.parametrize("changed", [{"factor": 4.1}, {"beta_fast": 16.0}, {"ramp": "rotations"}, {"original_context": 4200}, {"truncate": False}])
+@pytest.mark.parametrize(
+    "changed", [{"factor": 4.1}, {"beta_fast": 16.0}, {"ramp": "rotations"}, {"original_context": 4200}, {"truncate": False}]
+)
 def test_the_comparison_notices(changed):
     """Each parameter of YaRN moves the frequencies by far more than the tolerance above."""
     scaling = RopeScaling("yarn", factor=4.0, original_context=4096)
@@ -164,7 +166,9 @@ def test_dynamic_follows_the_length():
     assert np.array_equal(turning(scaling, 32, 1e4, 128).frequencies, frequencies(32, 1e4))
 
 
-@given(st.sampled_from(["by-parts", "yarn", "llama3"]), HEAD_DIMS, BASES, st.integers(128, 20_000), st.floats(1.1, 64.0), st.booleans())
+@given(
+    st.sampled_from(["by-parts", "yarn", "llama3"]), HEAD_DIMS, BASES, st.integers(128, 20_000), st.floats(1.1, 64.0), st.booleans()
+)
 def test_bands(kind, head_dim, base, trained, factor, rotations):
     """From untouched at the high frequencies to divided by s at the low ones, and never outside."""
     scaling = RopeScaling(kind, factor=factor, original_context=trained, ramp="rotations" if rotations else "dimensions")

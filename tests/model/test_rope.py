@@ -28,7 +28,8 @@ ROPES = {
     "yarn, attention factor": {**YARN, "attention_factor": 0.8},
     "yarn, factor from the lengths": {**YARN, "factor": None},
     "llama3": {
-        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": TRAINED,
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": TRAINED,
     },
 }  # fmt: skip
 
@@ -47,7 +48,10 @@ def ids_of(length: int, seed: int = 0) -> torch.Tensor:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(list(ROPES)), st.sampled_from([4, 6, 16, 64]), st.sampled_from([100.0, 1e4, 5e5]), st.integers(1, 160), st.integers(0, 2**31))
+@given(
+    st.sampled_from(list(ROPES)), st.sampled_from([4, 6, 16, 64]), st.sampled_from([100.0, 1e4, 5e5]), st.integers(1, 160),
+    st.integers(0, 2**31),
+)  # fmt: skip
 def test_random_models_with_stretched_frequencies(name, head_dim, base, length, seed):
     """Each kind with its parameters, in one forward of a text shorter or longer than the trained length."""
     rope = {**ROPES[name], "rope_theta": base}
