@@ -11,7 +11,7 @@ from engine.errors import LabError
 from engine.formulas.rope import METHODS, RopeScaling, scaling_for
 from engine.model.config import ModelConfig
 from engine.model.rope import Rope, rotate
-from engine.model.transformer import Transformer, causal_attend
+from engine.model.transformer import Transformer
 from tests.model.checkpoints import SETTINGS, tensors_of, write_gguf
 from tests.model.reference import TOLERANCE, difference, hf_logits_of, hf_random, logits_of, ours_from_hf
 
