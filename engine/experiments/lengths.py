@@ -11,8 +11,9 @@ torch. The result, beside format, kind, run_id, provenance and manifest:
     lengths     rising; seeds: those of the evaluation
     cells       in the order measured: [{"method", "length", "factor": by how much it stretches, null where it does not,
                 "scaling": as `formulas.rope.RopeScaling`, null for the model as it is, "perplexity": of all texts, "by_seed":
-                of the texts of each seed, "tokens": how many were foreseen, "seconds"}]
+                of the texts of each seed, "tokens": how many were foreseen, "seconds": of the reading}]
 
+Methods that turn nothing differently at a length, as all of them up to the trained one, are told of by one reading.
 "dynamic" is that of one forward over the whole length: all of its tokens are turned with the factor of that length. Then it
 is NTK-aware with this factor; the two differ where `factor` is fixed. "streaming" keeps sinks and a window, together as long
 as the trained length, under the mask that equals the cache token by token (`engine.kv.masked`).
@@ -139,7 +140,8 @@ def _head(plan: LengthsPlan, scenario: LengthsScenario) -> dict:
 def _read_all(
     plan: LengthsPlan, scenario: LengthsScenario, bench: Bench, progress: Progress, on_record: OnRecord
 ) -> list[dict]:
-    cells, read = [], 0
+    cells, read, readings = [], 0, {}
+    of = sum(length for length, *_ in {cell.reading for cell in plan.cells}) * len(plan.texts)
     bench.ask({"type": "open", "texts": plan.texts, "bos": plan.bos, "scored": scenario.scored}, "opened")
     for cell in plan.cells:
 
@@ -147,11 +149,13 @@ def _read_all(
             nonlocal read
             read += tokens
             facts = {"method": cell.method, "length": cell.length, "cells": len(cells), "of": len(plan.cells)}
-            progress("measuring", min(1.0, read / scenario.total_tokens), **facts)
+            progress("measuring", min(1.0, read / of), **facts)
 
         told(0)
-        question = {"length": cell.length, "scaling": as_record(cell.at_once()), "policy": as_dict(cell.policy)}
-        found = bench.ask({"type": "read", **question}, "all-read", lambda record, told=told: told(record["tokens"]))
+        if cell.reading not in readings:
+            question = {"length": cell.length, "scaling": as_record(cell.at_once()), "policy": as_dict(cell.policy)}
+            readings[cell.reading] = bench.ask({"type": "read", **question}, "all-read", lambda part, told=told: told(part["tokens"]))
+        found = readings[cell.reading]
         cells.append(cell_of(cell, scenario, found["losses"], found["seconds"]))
         on_record(f"{cell.method} {cell.length}", 0, {"type": "cell", **cells[-1]})
     return cells

@@ -46,7 +46,7 @@ class LengthsScenario(Settings):
     lengths: tuple[int, ...] = (128, 256, 512, 1024, 2048)
     methods: tuple[str, ...] = STRETCHES
     scored: int = 128
-    samples: int = 8
+    samples: int = 4
     seeds: int = 3
     factor: float = 0.0
     sinks: int = 4

@@ -33,7 +33,7 @@ class RetrievalScenario(Settings):
     kind: ClassVar[str] = RETRIEVAL
     workload: ClassVar[str] = RETRIEVAL
 
-    lengths: tuple[int, ...] = (128, 256, 512, 1024)
+    lengths: tuple[int, ...] = (128, 256, 512)
     depths: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
     methods: tuple[str, ...] = STRETCHES
     trials: int = 100

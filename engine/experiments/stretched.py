@@ -22,6 +22,11 @@ class Stretched:
     scaling: RopeScaling | None
     policy: Eviction
 
+    @property
+    def reading(self) -> tuple:
+        """Equal for two methods that, in one forward, turn and keep the same at this length: one reading tells of both."""
+        return self.length, self.at_once(), self.policy
+
     def at_once(self) -> RopeScaling | None:
         """The scaling of a text that is read in one forward, as one that can be read in pieces: "dynamic" then is NTK-aware
         with the factor of the whole length, for all of its tokens."""
