@@ -16,6 +16,7 @@ pages = {
     "roofline": st.Page("roofline/page.py", title=words("nav.roofline"), url_path="roofline"),
     "memory": st.Page("memory/page.py", title=words("nav.memory"), url_path="memory"),
     "sinks": st.Page("sinks/page.py", title=words("nav.sinks"), url_path="sinks"),
+    "rope": st.Page("rope/page.py", title=words("nav.rope"), url_path="rope"),
     "claims": st.Page("claims/page.py", title=words("nav.claims"), url_path="claims"),
 }
 st.session_state["pages"] = pages
