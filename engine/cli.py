@@ -80,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     lengths.set_defaults(command=_run_lengths)
     retrieval = run.add_parser("retrieval", help="needles by depth and length, RoPE stretched and not, and with sinks and a window")
     retrieval.set_defaults(command=_run_retrieval)
-    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval):
+    ring = run.add_parser("ring", help="a prefill split over processes that pass keys and values round, beside one process")
+    ring.set_defaults(command=_run_ring)
+    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval, ring):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -207,6 +209,13 @@ def _run_retrieval(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(retrieval_for(device_class, **changes), arguments)
+
+
+def _run_ring(arguments: argparse.Namespace) -> None:
+    from engine.experiments.ring_scenario import ring_for
+
+    changes, device_class = _changes(arguments)
+    _run(ring_for(device_class, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:

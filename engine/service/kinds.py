@@ -12,6 +12,7 @@ from engine.experiments.attention_scenario import AttentionScenario
 from engine.experiments.lengths_scenario import LengthsScenario
 from engine.experiments.needle_scenario import NeedleScenario
 from engine.experiments.retrieval_scenario import RetrievalScenario
+from engine.experiments.ring_scenario import RingScenario
 from engine.experiments.roofline_scenario import RooflineScenario
 from engine.experiments.scenarios import SchedulesScenario
 from engine.experiments.streaming_scenario import StreamingScenario
@@ -29,6 +30,7 @@ SCENARIOS = {
     AttentionScenario.kind: AttentionScenario,
     StreamingScenario.kind: StreamingScenario,
     NeedleScenario.kind: NeedleScenario,
+    RingScenario.kind: RingScenario,
     LengthsScenario.kind: LengthsScenario,
     RetrievalScenario.kind: RetrievalScenario,
 }

@@ -29,6 +29,8 @@ from engine.experiments.needle import run_needle
 from engine.experiments.needle_scenario import NEEDLE
 from engine.experiments.retrieval import run_retrieval
 from engine.experiments.retrieval_scenario import RETRIEVAL
+from engine.experiments.ring import run_ring
+from engine.experiments.ring_scenario import RING
 from engine.experiments.roofline import run_roofline
 from engine.experiments.roofline_scenario import ROOFLINE
 from engine.experiments.schedules import run_schedules
@@ -56,11 +58,12 @@ RUNNERS = {
     ATTENTION: run_attention,
     STREAMING: run_streaming,
     NEEDLE: run_needle,
+    RING: run_ring,
     LENGTHS: run_lengths,
     RETRIEVAL: run_retrieval,
 }
-# These have a process of their own for a while, which wants the memory.
-WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE, LENGTHS, RETRIEVAL)
+# These have processes of their own for a while, which want the memory.
+WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE, LENGTHS, RETRIEVAL, RING)
 
 _STORE_WAIT_S = 5.0
 _IDLE_S = 900
