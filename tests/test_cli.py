@@ -590,7 +590,7 @@ def test_interrupted_is_130_and_leaves_nothing(start, home, tmp_path, number, to
     (os.killpg if to_group else os.kill)(process.pid, number)
     assert process.wait(timeout=15) == 130
     assert process.stderr.read() == b"engine: interrupted; what had not ended is not stored\n"
-    _, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == [] and not (tmp_path / "out.json").exists()
     assert runs == set((home / "runs").glob("*.json*"))
     assert not (home / "locks" / "cpu.holder.json").exists()
@@ -692,6 +692,14 @@ class TestStreamingAndNeedle:
         cells = json.loads("\n".join(out) if isinstance(out, list) else out)["cells"]
         assert [(cell["policy"], cell["trials"]) for cell in cells] == [("dense", 2), ("sinks", 2), ("sinks", 2)]
 
+    def test_lengths_from_their_name_to_their_cells(self, lab, tmp_path):
+        """With lists as a command line gives them, and a preset by name."""
+        settings = ("text=korean", "lengths=32,64", "scored=16", "samples=1", "seeds=2", "methods=none,yarn", "factor=2")
+        code, out, err = lab("run", "lengths", "--preset", "lengths", *self.MODEL, *(word for setting in settings for word in ("--set", setting)), "--json", "out.json")
+        assert code == 0 and out == "", err
+        cells = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["cells"]
+        assert sorted((cell["method"], cell["length"], len(cell["by_seed"])) for cell in cells) == [("none", 32, 2), ("none", 64, 2), ("yarn", 32, 2), ("yarn", 64, 2)]
+
     @pytest.mark.parametrize(
         "name, arguments, words",
         [
@@ -702,6 +710,9 @@ class TestStreamingAndNeedle:
             ("needle", ["--set", "trials=0"], ["trials", "from 1"]), ("needle", ["--set", "depth=2"], ["depth", "0 to 1"]),
             ("needle", ["--set", "length=96"], ["length", "96"]), ("needle", ["--set", "policies=recompute"], ["policies", "snapkv"]),
             ("needle", ["--set", "length=8190"], ["8192"]),
+            ("lengths", ["--preset", "nonsense"], ["nonsense", "lengths-smollm2"]), ("lengths", ["--set", "lengths=127"], ["lengths", "128"]),
+            ("lengths", ["--set", "methods=none,all"], ["methods", "by-parts"]), ("lengths", ["--set", "factor=0.5"], ["factor", "from 1"]),
+            ("retrieval", [], ["random-tiny", "lab model"]), ("retrieval", ["--set", "depths=0.5,2.5"], ["depths", "0 to 1"]),
         ],
         ids=lambda value: str(value)[:40],
     )  # fmt: skip

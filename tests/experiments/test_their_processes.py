@@ -9,16 +9,18 @@ import psutil
 import pytest
 
 from engine.errors import LabError
-from engine.experiments import attention, needle, roofline, streaming
+from engine.experiments import attention, lengths, needle, retrieval, roofline, streaming
 from engine.lock import device_lock
 from engine.serving.cluster import Cancelled
-from tests.experiments import test_attention, test_needle, test_roofline, test_streaming
+from tests.experiments import test_attention, test_lengths, test_needle, test_retrieval, test_roofline, test_streaming
 
 ROOT = Path(__file__).resolve().parents[2]
-# run, scenario, the process's module, the phase in the middle of which it is hit
+# run, scenario (or what makes it in a folder), the process's module, the phase in the middle of which it is hit
 CASES = {
     "attention": (attention.run_attention, test_attention.TINY, attention.MODULE, "loading"),
+    "lengths": (lengths.run_lengths, test_lengths.SMALL, lengths.MODULE, "measuring"),
     "needle": (needle.run_needle, test_needle.SMALL, needle.MODULE, "measuring"),
+    "retrieval": (retrieval.run_retrieval, test_retrieval.scenario_in, retrieval.MODULE, "measuring"),
     "roofline": (roofline.run_roofline, test_roofline.SMALL, roofline.MODULE, "calibrating"),
     "streaming": (streaming.run_streaming, test_streaming.SMALL, streaming.MODULE, "measuring"),
 }
@@ -27,6 +29,11 @@ CASES = {
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
+
+
+def case(name, folder):
+    run, scenario, *rest = CASES[name]
+    return run, scenario(folder / "model") if callable(scenario) else scenario, *rest
 
 
 def children(module) -> list[psutil.Process]:
@@ -52,9 +59,9 @@ def nothing_is_left(module):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_killed_process_fails_the_run_with_its_reason(name):
+def test_a_killed_process_fails_the_run_with_its_reason(name, tmp_path):
     """By the memory killer, in the middle: one sentence, the device free, nothing left."""
-    run, scenario, module, phase = CASES[name]
+    run, scenario, module, phase = case(name, tmp_path)
     with pytest.raises(LabError) as caught:
         run(scenario, progress=at(phase, lambda: children(module)[0].kill()))
     assert caught.value.code == "worker-died" and "signal 9" in str(caught.value)
@@ -62,9 +69,9 @@ def test_a_killed_process_fails_the_run_with_its_reason(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_cancelling_ends_the_process_at_once(name):
+def test_cancelling_ends_the_process_at_once(name, tmp_path):
     """In the middle of what it computes, too: what it started must be gone with it."""
-    run, scenario, module, phase = CASES[name]
+    run, scenario, module, phase = case(name, tmp_path)
     stop, family = threading.Event(), []
 
     def cancel():

@@ -160,3 +160,14 @@ def test_curves_that_grow(live):
     }  # fmt: skip
     assert view["curves"] == {"dense": {"bins": [[0, 5, 1.5]]}, "window": {"bins": [[0, 3, 1.5]]}} and view["manifest"] == {"scenario": {"window": 4}}
     assert "curves" not in live.view()
+
+
+def test_cells_that_come_one_by_one():
+    """As the result will have them: in the order in which they came, the newest of each."""
+    cells = Live("run", "retrieval", {"trials": 2})
+    cells.plan({"lengths": [128], "depths": [0.5]})
+    for name, trials in (("yarn 128 0.5", 1), ("none 128 0.5", 1), ("yarn 128 0.5", 2)):
+        given(cells, name, 0, [{"type": "cell", "method": name.split()[0], "trials": trials}])
+    view = cells.view()
+    assert view["cells"] == [{"method": "yarn", "trials": 2}, {"method": "none", "trials": 1}]
+    assert view["curves"] == view["schedules"] == {} and (view["lengths"], view["kind"]) == ([128], "retrieval")

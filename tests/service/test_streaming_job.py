@@ -1,7 +1,5 @@
 """Streaming and needle as jobs of the service: measured, told, stored, answered, cancelled; own texts stay private."""
 
-import time
-
 import psutil
 import pytest
 
@@ -13,6 +11,7 @@ from engine.service.estimate import Past, duration_s, work_of
 from engine.service.server import RUNNERS, WITHOUT_WORKERS, Server, _Job
 from engine.service.store import Store
 from engine.texts import keep_own_text
+from tests.service.jobs import processes, wait_for, wait_for_view
 from tests.service.test_server import StandIn, padded
 from tests.service.test_store import result as result_of
 
@@ -25,31 +24,6 @@ NEEDLE = NeedleScenario(4, 500, 320, distractors=1, **TINY)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
     return tmp_path
-
-
-@pytest.fixture
-def service(home, monkeypatch):
-    """A client with a service of this test's own; nothing of it may be left."""
-    made = client.Client()
-    monkeypatch.setattr(client, "_client", made)
-    yield made
-    family = processes(made)
-    made.stop()
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE], "a process was left behind"
-
-
-def processes(service) -> list[psutil.Process]:
-    parent = psutil.Process(service._link.process.pid)
-    return [parent, *parent.children(recursive=True)]
-
-
-def wait_for(run_id, state, phase=None):
-    deadline = time.monotonic() + 120
-    while (status := client.status(run_id)).state != state or phase not in (None, status.phase):
-        assert status.active and time.monotonic() < deadline, status
-        time.sleep(0.02)
-    return status
 
 
 def test_a_day_at_the_service(service):
@@ -65,10 +39,7 @@ def test_a_day_at_the_service(service):
         assert client.submit(scenario, browser="b") == first, "an equal one is answered from the store"
     again = client.submit(STREAM.changed({"tokens": 8000, "window": 2000, "points": 200}), browser="b")
     wait_for(again, "running", "measuring")
-    deadline = time.monotonic() + 60
-    while not (view := client.live(again)) or not view["curves"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    view = wait_for_view(again, "curves")
     assert view["schedules"] == {} and view["first_eviction"] == 2000 and view["curves"]["dense"]["bins"][0][0] == 0
     measuring = [process for process in processes(service) if "streaming_worker" in " ".join(process.cmdline())]
     assert client.cancel(again, "b")
