@@ -109,7 +109,7 @@ def test_a_real_process_ends_with_its_stdin_and_not_by_ctrl_c(counter):
     process.send_signal(signal.SIGINT)
     assert counter.ask({"type": "count", "upto": 3}, "counted")["sum"] == 3
     counter.process.process.stdin.close()
-    assert counter.process.process.wait(timeout=10) == 0
+    assert counter.process.process.wait(timeout=60) == 0
 
 
 if __name__ == "__main__":

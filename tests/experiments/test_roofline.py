@@ -282,5 +282,5 @@ def test_the_process_does_not_outlive_a_killed_parent():
         parent.kill()
         parent.wait()
         parent.stdout.close()
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []

@@ -173,7 +173,7 @@ def test_the_copying_process_does_not_outlive_its_parent():
     finally:
         parent.kill()
         parent.wait()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
     if before:
         assert not [name for name in set(os.listdir("/dev/shm")) - before if name.startswith(("tmp", "long-context"))]

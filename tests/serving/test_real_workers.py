@@ -304,7 +304,7 @@ def test_workers_end_when_their_parent_is_killed():
     wait_for_end(pid)
 
 
-def wait_for_end(pid, seconds=10):
+def wait_for_end(pid, seconds=60):
     deadline = time.monotonic() + seconds
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, f"process {pid} is still there"
@@ -342,7 +342,7 @@ def test_a_worker_answers_what_it_cannot_do_with_an_error():
         assert {answer["error"]["code"] for answer in answers[:2]} == {"worker-error"}
     finally:
         worker.stdin.close()
-        assert worker.wait(timeout=10) == 0, "the end of stdin is the end of the worker"
+        assert worker.wait(timeout=60) == 0, "the end of stdin is the end of the worker"
         worker.stdout.close()
 
 
@@ -455,7 +455,7 @@ class TestWhatAWorkerSays:
         """Killed in the middle of a long line: the reader used to die of it, and the run waited for its time limit."""
         process, events = self.process(tmp_path, monkeypatch, f"printf '%s' '{words}'; echo oh no >&2; exit 3")
         try:
-            assert events.get(timeout=10) == ("engine-0", None)
+            assert events.get(timeout=60) == ("engine-0", None)
             error = process.died()
             assert error.facts["exit"] == "exit code 3" and error.facts["last_words"] == "oh no"
         finally:
@@ -465,7 +465,7 @@ class TestWhatAWorkerSays:
         """A decoding error in the reading thread would leave the run waiting for its time limit."""
         process, events = self.process(tmp_path, monkeypatch, r"printf '\377\376\n'; exit 4")
         try:
-            assert events.get(timeout=10) == ("engine-0", None)
+            assert events.get(timeout=60) == ("engine-0", None)
         finally:
             process.kill()
 
@@ -473,7 +473,7 @@ class TestWhatAWorkerSays:
         """A bare BrokenPipeError says neither who died nor how."""
         process, events = self.process(tmp_path, monkeypatch, "exit 5")
         try:
-            events.get(timeout=10)
+            events.get(timeout=60)
             with pytest.raises(LabError) as caught:
                 process.send({"type": "ping"})
             assert caught.value.code == "worker-died" and caught.value.facts["exit"] == "exit code 5"
