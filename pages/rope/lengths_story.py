@@ -19,8 +19,8 @@ Sentence = tuple[str, dict[str, str]]
 # Perplexities that differ by less than this share are called level; from BREAKS times in-range on the model is called broken.
 # A stretching that stays below HOLDS times in-range is said to hold.
 LEVEL, BREAKS, HOLDS = 0.03, 1.5, 1.2
-# Points of several methods at one length stand beside each other, not on each other: so far apart, as a factor.
-_BESIDE = 1.022
+# Points of several methods at one length stand beside each other, not on each other: so far apart, as a share of the axis.
+_BESIDE = 0.0075
 
 
 def cell(result: dict, method: str, length: int) -> dict | None:
@@ -125,7 +125,7 @@ def _fixed(result: dict, words: Words) -> list[Sentence]:
         return []
     ratios = {c["method"]: over(result, c) for c in inside}
     few, many = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
-    facts = {"factor": fmt.number(inside[0]["factor"]), "length": fmt.count(base["length"])}
+    facts = {"factor": methods.short(inside[0]["factor"]), "length": fmt.count(base["length"])}
     names = {"few": methods.title(few, words), "many": methods.title(many, words)}
     return [("lengths.fixed_costs", {**facts, **names, "by_few": fmt.times(ratios[few]), "by_many": fmt.times(ratios[many])})]
 
@@ -148,7 +148,7 @@ def about(result: dict, words: Words) -> str:
         "seeds": fmt.count(len(result["seeds"])),
         "scored": fmt.count(result["scored"]),
     }
-    stretch = words("lengths.about_fixed", factor=fmt.number(factor)) if factor else words("lengths.about_own")
+    stretch = words("lengths.about_fixed", factor=methods.short(factor)) if factor else words("lengths.about_own")
     return f"{words('lengths.about', **facts)} {stretch} {words('lengths.about_ramp_' + scenario['ramp'])}"
 
 
@@ -176,19 +176,22 @@ def spec(result: dict, words: Words) -> dict | None:
     if not drawn:
         return None
     values = [v for _, cells in drawn for c in cells for v in (c["perplexity"], *c["by_seed"])]
-    low, high = min(values) / 1.12, max(values) * 1.15
+    low, high = min(values), max(values)
+    low, high = low / (high / low) ** 0.16 / 1.05, min(1e306, high * (high / low) ** 0.06)  # with room for the words of the marks below
     ticks = log_ticks(low, high)
     if sum(low <= v <= high for v in ticks) < 3:  # within less than a decade round steps say more
         ticks = sorted({*ticks, *(n * 10.0**d for d in range(-1, 4) for n in (1, 1.5, 2, 3, 4, 5, 6, 8))})
     lengths, trained = result["lengths"], result["trained"]
-    edges = [lengths[0] / 1.15, lengths[-1] * 1.15]
+    room = max(1.05, (lengths[-1] / lengths[0]) ** 0.07)
+    edges = [lengths[0] / room**1.6, lengths[-1] * room]
+    step = (edges[1] / edges[0]) ** _BESIDE
     base = in_range(result)
     marks = [{"across": "x", "at": trained, "text": words("lengths.mark_trained", n=fmt.count(trained))}]
     if base:
-        marks.append({"across": "y", "at": base["perplexity"], "text": words("lengths.mark_base")})
+        marks.append({"across": "y", "at": base["perplexity"], "text": ""})
     found = {"height": 430, "lines": [], "points": [], "marks": marks}
     for number, (names, cells) in enumerate(drawn):
-        beside = _BESIDE ** (number - (len(drawn) - 1) / 2)
+        beside = step ** (number - (len(drawn) - 1) / 2)
         called, style = words("lengths.and").join(methods.title(name, words) for name in names), methods.style(names[0])
         looks = {"style": style, "width": 2.2}
         points = [[c["length"] * beside, c["perplexity"]] for c in cells]
@@ -216,6 +219,8 @@ def _tick(length: int, trained: int) -> str:
 
 
 def _round(value: float) -> str:
+    if value >= 1e6:
+        return fmt.power(value)
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
 
 
@@ -228,7 +233,7 @@ def told(result: dict, c: dict, called: str, words: Words) -> str:
     if len(c["by_seed"]) > 1:
         said.append(words("lengths.told_seeds", list=", ".join(map(fmt.perplexity, c["by_seed"]))))
     if (c["factor"] or 1) > 1:
-        said.append(words("lengths.told_factor", factor=fmt.number(c["factor"])))
+        said.append(words("lengths.told_factor", factor=methods.short(c["factor"])))
     return "\n".join(said)
 
 

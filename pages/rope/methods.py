@@ -44,4 +44,9 @@ def spoken_of(result: dict) -> int | None:
 
 def of_trained(length: int, trained: int) -> str:
     """``512`` of 128 -> ``4``; ``12,288`` of 8,192 -> ``1.5``: how many times the trained length."""
-    return f"{length / trained:.2f}".rstrip("0").rstrip(".")
+    return short(length / trained)
+
+
+def short(value: float) -> str:
+    """``2.0`` -> ``2``; ``1.5`` -> ``1.5``."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")

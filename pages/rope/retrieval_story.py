@@ -287,8 +287,8 @@ def _row(b: Beside, most: float, guess: float, best_ratio: float, best_rate: flo
     width = max(0.8, 100 * log(max(b.ratio, 1)) / log(most))
     low, high = b.rate.low * 100, b.rate.high * 100
     ratio, rate = words("lengths.ratio", ratio=fmt.times(b.ratio)), fmt.share(b.rate.value)
-    labels = [f"<span class='rb-label'>{escape(words(f'retrieval.beside_{name}'))}</span>" for name in ("perplexity", "rate")]
-    spread = words("retrieval.by_depth", low=fmt.share(b.rate.low), high=fmt.share(b.rate.high))
+    labels = [f"<span class='rb-label'>{escape(words(f'retrieval.label_{name}'))}</span>" for name in ("perplexity", "rate")]
+    spread = words("retrieval.by_depth", low=f"{b.rate.low * 100:.0f}", high=fmt.share(b.rate.high))
     return (
         f"<div class='rb-row rb-style-{methods.style(b.method)}'><span class='rb-name'>{escape(methods.title(b.method, words))}</span>"
         f"<span class='rb-one'>{labels[0]}<span class='rb-track' aria-hidden='true'><i class='rb-bar' style='width:{width:.2f}%'></i></span>"

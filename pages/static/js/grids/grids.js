@@ -3,6 +3,7 @@
 
 import { h } from "../shared/dom.js";
 
+const LEAST_PX = 258;
 const STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
 
 export class Grids {
@@ -14,6 +15,8 @@ export class Grids {
     this.words = h("p", { class: "gd-unseen" });
     this.element = h("div", { class: "gd" }, this.words, this.list, this.tip);
     place.append(this.element);
+    this.watch = new ResizeObserver(() => this.#spread());
+    this.watch.observe(this.element);
     for (const kind of ["pointerover", "focusin"]) this.list.addEventListener(kind, (event) => this.#tell(event.target.closest(".gd-cell")));
     this.list.addEventListener("pointerleave", () => this.#tell(this.list.querySelector(".gd-cell:focus-visible")));
     this.list.addEventListener("focusout", () => this.#tell(null));
@@ -21,6 +24,7 @@ export class Grids {
   }
 
   destroy() {
+    this.watch.disconnect();
     this.element.remove();
   }
 
@@ -29,8 +33,16 @@ export class Grids {
     this.words.textContent = alt;
     const had = this.list.contains(document.activeElement) ? document.activeElement.dataset.at : null;
     this.list.replaceChildren(...spec.grids.map((grid, number) => this.#grid(grid, number)));
+    this.#spread();
     this.#tell(null);
     if (had) this.list.querySelector(`[data-at="${CSS.escape(had)}"]`)?.focus();
+  }
+
+  /** As many beside each other as have room, in rows that are as full as each other. */
+  #spread() {
+    const count = this.list.children.length;
+    const most = Math.max(1, Math.floor(this.element.clientWidth / LEAST_PX));
+    this.list.style.setProperty("--across", Math.ceil(count / Math.ceil(count / most)) || 1);
   }
 
   #grid(grid, number) {
