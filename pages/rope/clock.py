@@ -4,8 +4,38 @@ from __future__ import annotations
 
 import streamlit as st
 
+from engine.formulas.rope import METHODS, RAMPS
+from pages._ui import script
 from pages._ui.words import Words
+from pages.rope import heads
+
+KEY = "rope-clock"
+KEPT = f"{KEY}-at"  # outlives a visit to another part, which the component's own state does not
 
 
 def section(words: Words) -> None:
     st.markdown(words.part("clock"))
+
+    @st.fragment
+    def draw() -> None:
+        if at := (st.session_state.get(KEY) or {}).get("at"):
+            st.session_state[KEPT] = at
+        script.component("clock")(key=KEY, data=payload(st.session_state.get(KEPT), words), on_at_change=lambda: None)
+
+    draw()
+    with st.container(key="lab-why"):
+        reasons, attempts = st.columns([3, 2], gap="large")
+        reasons.markdown(words.part("clock-why"))
+        attempts.markdown(words.part("clock-try"))
+
+
+def payload(at: object, words: Words) -> dict:
+    """What the component in pages/static/js/clock draws; at: what the reader has chosen before, if anything."""
+    keys = [*words.keys("clock."), *(f"method.{name}" for name in METHODS)]
+    return {
+        "words": {key: words(key) for key in keys},
+        "heads": heads.as_data(),
+        "methods": list(METHODS),
+        "ramps": list(RAMPS),
+        "at": heads.checked(at),
+    }
