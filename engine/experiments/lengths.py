@@ -153,8 +153,8 @@ def _read_all(
 
         told(0)
         if cell.reading not in readings:
-            question = {"length": cell.length, "scaling": as_record(cell.at_once()), "policy": as_dict(cell.policy)}
-            readings[cell.reading] = bench.ask({"type": "read", **question}, "all-read", lambda part, told=told: told(part["tokens"]))
+            facts = {"length": cell.length, "scaling": as_record(cell.at_once()), "policy": as_dict(cell.policy)}
+            readings[cell.reading] = bench.ask({"type": "read", **facts}, "all-read", lambda part, say=told: say(part["tokens"]))
         found = readings[cell.reading]
         cells.append(cell_of(cell, scenario, found["losses"], found["seconds"]))
         on_record(f"{cell.method} {cell.length}", 0, {"type": "cell", **cells[-1]})

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.errors import LabError
-from engine.experiments import child
+from engine.experiments import child, retrieval_worker
 from engine.experiments.retrieval import plan_retrieval, run_retrieval
 from engine.experiments.retrieval_scenario import RetrievalScenario
 from engine.experiments.retrieval_text import questions, write
@@ -184,3 +184,19 @@ def test_a_real_run_answers_what_one_text_at_a_time_answers(small):
                     logits = other(torch.tensor(ids), torch.arange(length), causal_attend)[-1]
                 right += int(logits[values].argmax()) == trial.answers[number]
             assert found[method, length, depth] == right
+
+
+def test_no_question_hears_of_another(small):
+    """Asked in the other order, every question has the same answer."""
+    desk, told = retrieval_worker._Asked(lambda record: told.append(record)), []
+    desk.load(model=small.model, device="cpu", dtype="float32", threads=1, cores=[], once=True)
+    plan = plan_retrieval(small.changed({"trials": 200, "lengths": [16], "depths": [0, 0.5, 1]}))
+    texts = [write(trial, plan.words, 16, plan.places[16], plan.bos) for trial in plan.trials]
+    asked = [questions(trial, plan.words) for trial in plan.trials]
+    answers = []
+    for order in (asked, [some[::-1] for some in asked]):
+        told.clear()
+        desk.open(texts=texts, questions=order, values=list(plan.words.values))
+        desk.ask(scaling=None, policy={"kind": "full"})
+        answers.append([chosen for record in told for chosen in record["chosen"]])
+    assert answers[0] == [some[::-1] for some in answers[1]] and len(answers[0]) == 200
