@@ -90,6 +90,16 @@ def _parser() -> argparse.ArgumentParser:
         experiment.add_argument("--json", required=True, metavar="OUT", help="where the result goes; - is stdout")
         experiment.add_argument("--no-wait", action="store_true", help="fail at once if the device is busy")
 
+    training = commands.add_parser("train", help="train a model").add_subparsers(required=True, metavar="MODEL")
+    lab = training.add_parser("lab", help="the lab model, from scratch: some 10 minutes on two cores")
+    lab.add_argument("--out", required=True, metavar="FOLDER", help="where the model goes, and checkpoints until then")
+    lab.add_argument("--seed", type=_natural, default=0, metavar="N", help="default: 0, as the one in profiles/lab-1m")
+    lab.add_argument("--steps", type=_natural, metavar="N", help="of the second stage, instead of the recipe's")
+    lab.add_argument("--threads", type=_natural, default=0, metavar="N", help="of the processor (default: all useful cores)")
+    lab.add_argument("--resume", action="store_true", help="go on from the checkpoint in FOLDER")
+    lab.add_argument("--force", action="store_true", help="begin anew, whatever is in FOLDER")
+    lab.set_defaults(command=_train_lab)
+
     runs = commands.add_parser("runs", help="list the stored runs, the newest first")
     runs.add_argument("--json", action="store_true", help="as JSON on stdout")
     runs.add_argument("--limit", type=int, default=50, metavar="N", help="no more than these (default: 50)")
@@ -393,6 +403,20 @@ def _bench(arguments: argparse.Namespace) -> None:
     print(report(figures), file=sys.stderr if arguments.json == "-" else sys.stdout)
     if arguments.json:
         _write(arguments.json, json.dumps(figures, indent=2))
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**31:
+        raise argparse.ArgumentTypeError("a whole number from 0")
+    return number
+
+
+def _train_lab(arguments: argparse.Namespace) -> None:
+    from engine.training.command import train_lab
+
+    facts = train_lab(Path(arguments.out), arguments.seed, arguments.steps, arguments.threads, arguments.resume, arguments.force)
+    print(f"{arguments.out}: held-out loss {facts['held_out_loss']} nats a token, {facts['pairs_recalled']:.0%} of pairs recalled")
 
 
 def _is_file(name: str) -> bool:

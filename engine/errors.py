@@ -122,7 +122,16 @@ RUNS = {
     "pins-full": "Pinned runs may take {limit_mb} MB at most, half of the room for results; unpin another one first, or raise LAB_STORE_MB.",
 }
 
-MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **CONFIGS, **RUNS}
+TRAINING = {
+    "training-finished": "There is a finished model in {path}; give another folder, or --force to train a new one in its place.",
+    "training-begun": "There is a training under way in {path}; go on with it with --resume, or begin anew with --force.",
+    "training-not-begun": "There is no training to go on with in {path}; leave out --resume, or give the folder of one that was interrupted.",
+    "training-checkpoint": "The checkpoint {path} cannot be used ({why}); begin anew with --force.",
+    "training-other-recipe": "The checkpoint {path} is of a training with another seed, recipe or text; give the same as then, or begin anew with --force.",
+    "training-no-recall": "Of {seeds} seeds none led to a model that recalls at least {least} of its pairs, so none was kept; take another --seed or more --steps.",
+}
+
+MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **CONFIGS, **RUNS, **TRAINING}
 
 
 class LabError(Exception):

@@ -54,6 +54,7 @@ RANKS = {
     "measure": 3,
     "serving": 4,
     "experiments": 5,
+    "training": 5,
     "service": 6,
     "bench": 7,
     "cli": 7,

@@ -16,6 +16,7 @@ from engine.model.config import ModelConfig
 from engine.model.digests import directory_digest, file_digest
 from engine.model.files import inside, read_json
 from engine.model.gguf import GgufFile
+from engine.model.headers import read_header, weight_files
 
 _MOST_CONFIG_BYTES = 1 << 20
 
@@ -118,8 +119,6 @@ def describe_gguf(file: GgufFile) -> ModelCard:
 
 def describe_directory(directory: Path) -> ModelCard:
     """The card of a Hugging Face model directory; reads its settings and, the first time, hashes its files."""
-    from engine.model.headers import read_header, weight_files
-
     settings = directory_settings(directory)
     files = weight_files(directory)
     stored = {kind for file in files for _, kind in read_header(file).values()}
@@ -162,13 +161,12 @@ def gguf_config(file: GgufFile) -> ModelConfig:
 
 def _named_card(model: CatalogModel) -> ModelCard:
     path = model.path()
-    seed_text = f"{model.config} seed={model.seed}"
     return ModelCard(
         name=model.name,
         title=model.title,
-        kind="gguf" if model.file else "random",
+        kind="gguf" if model.file else "directory" if model.shipped else "random",
         config=model.config,
-        sha256=model.file.sha256 if model.file else hashlib.sha256(seed_text.encode()).hexdigest(),
+        sha256=_named_digest(model),
         source=model.source,
         licence=model.licence,
         quantization=model.quantization,
@@ -178,6 +176,14 @@ def _named_card(model: CatalogModel) -> ModelCard:
         path=str(path) if path else None,
         seed=model.seed,
     )
+
+
+def _named_digest(model: CatalogModel) -> str:
+    if model.file:
+        return model.file.sha256
+    if model.shipped:
+        return directory_digest([model.shipped / "config.json", *weight_files(model.shipped)])
+    return hashlib.sha256(f"{model.config} seed={model.seed}".encode()).hexdigest()
 
 
 def _gguf_label(file: GgufFile) -> str:

@@ -15,11 +15,13 @@ from engine.packages import PackagedFile, present
 from engine.paths import models_dir
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
+LAB_MODEL = "lab-1m"
+_PROFILES = Path(__file__).resolve().parents[2] / "profiles"
 
 
 @dataclass(frozen=True)
 class CatalogModel:
-    """A named model: pretrained and inside a package (``file``), or random from a seed (``seed``)."""
+    """A named model: inside a package (``file``), shipped with the lab (``shipped``: its folder), or random from a seed (``seed``)."""
 
     name: str
     title: str
@@ -30,6 +32,7 @@ class CatalogModel:
     quantization: str
     has_chat_template: bool = False
     file: PackagedFile | None = None
+    shipped: Path | None = None
     seed: int | None = None
 
     @property
@@ -38,8 +41,8 @@ class CatalogModel:
         return models_dir() / self.name
 
     def path(self) -> Path | None:
-        """Its weights on this machine, or None. Random models have none and need none."""
-        return present(self.file, self.folder) if self.file else None
+        """Its weights on this machine, or the folder with them, or None. Random models have none and need none."""
+        return present(self.file, self.folder) if self.file else self.shipped
 
     @property
     def ready(self) -> bool:
@@ -72,6 +75,19 @@ CATALOG: dict[str, CatalogModel] = {
                 sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
                 n_bytes=98_362_432,
             ),
+        ),
+        CatalogModel(
+            name=LAB_MODEL,
+            title="Lab model, 1M",
+            config=ModelConfig(
+                vocab_size=1_058, hidden_size=128, n_layers=4, n_heads=8, n_kv_heads=2, head_dim=32, ffn_size=352,
+                rope_theta=10_000.0, norm_eps=1e-5, max_context=128, tie_embeddings=True,
+            ),
+            source="trained from scratch by this project on the King James Bible (profiles/lab-1m/README.md)",
+            licence="Apache-2.0",
+            languages=("en",),
+            quantization="none, F16",
+            shipped=_PROFILES / LAB_MODEL,
         ),
         CatalogModel(
             name="random-1b",

@@ -55,7 +55,7 @@ def load_model(name_or_path: str, *, device: str = "cpu", dtype: torch.dtype = t
         loaded = _load_named(name_or_path, device, dtype)
     else:
         path = find_checkpoint(name_or_path)
-        loaded = _load_directory(path, device, dtype) if path.is_dir() else _load_gguf(GgufFile(path), None, device, dtype)
+        loaded = _load_directory(path, None, device, dtype) if path.is_dir() else _load_gguf(GgufFile(path), None, device, dtype)
     if loaded.tokenizer.vocab_size > loaded.config.vocab_size:
         raise LabError(
             "tokenizer-unsupported", path=name_or_path,
@@ -68,6 +68,8 @@ def load_model(name_or_path: str, *, device: str = "cpu", dtype: torch.dtype = t
 
 def _load_named(name: str, device: str, dtype: torch.dtype) -> LoadedModel:
     card = describe(name)
+    if card.kind == "directory":
+        return _load_directory(Path(card.path), card, device, dtype)
     if card.seed is None:
         return _load_gguf(GgufFile(fetched_path(name)), card, device, dtype)
     config = card.config
@@ -90,8 +92,8 @@ def _load_gguf(file: GgufFile, card: ModelCard | None, device: str, dtype: torch
     return LoadedModel(_place(config, weights.items(), device, dtype), config, tokenizer, card)
 
 
-def _load_directory(path: Path, device: str, dtype: torch.dtype) -> LoadedModel:
-    card = describe_directory(path)
+def _load_directory(path: Path, card: ModelCard | None, device: str, dtype: torch.dtype) -> LoadedModel:
+    card = card or describe_directory(path)
     checkpoint = SafetensorsCheckpoint(path)
     check_shapes(card.config, checkpoint)
     tokenizer = tokenizer_from_directory(path, name=card.name)

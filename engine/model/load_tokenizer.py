@@ -18,6 +18,8 @@ from engine.model.tokenizer import Tokenizer, byte_tokenizer, tokenizer_from_dir
 def load_tokenizer(name_or_path: str) -> Tokenizer:
     """The tokenizer alone, in a fraction of the time. Raises as :func:`load_model`."""
     model = CATALOG.get(name_or_path)
+    if model is not None and model.shipped is not None:
+        return tokenizer_from_directory(model.shipped, name=name_or_path)
     if model is not None and model.file is None:
         return random_tokenizer(name_or_path, model.config)
     if model is not None:

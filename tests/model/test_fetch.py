@@ -25,7 +25,9 @@ def test_what_is_fetched_is_what_is_described(default_model_path):
 def test_before_anything_is_fetched(tmp_path, monkeypatch):
     """Everything can be listed and described; loading says what to do; random models are there at once."""
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
-    assert {card.name: card.ready for card in list_models()} == {"smollm2-135m-instruct": False, "random-1b": True, "random-tiny": True}
+    assert {card.name: card.ready for card in list_models()} == {
+        "smollm2-135m-instruct": False, "lab-1m": True, "random-1b": True, "random-tiny": True,
+    }
     for attempt in (load_model, load_tokenizer):
         with pytest.raises(LabError) as caught:
             attempt("smollm2-135m-instruct")

@@ -1,0 +1,1 @@
+"""Training the lab model from scratch: text and recall in, a model directory out."""
