@@ -79,9 +79,9 @@ def _show(result: dict, choices: list[str], words: Words, slot: str) -> None:
     st.html(f"{story.paragraphs(story.headline(result, words), words)}<p class='lab-note'>{parts.prose(story.about(result, words))}</p>")
     if spec := story.spec(result, words):
         plot.show(spec, alt=story.alt(result, words), key=f"{slot}-lines")
-    notes = [words("lengths.dynamic_note")] if story.shares_a_line(result) else []
     outcome.section(words("lengths.section_table"))
-    st.html(story.table(result, words) + "".join(f"<p class='lab-note'>{parts.prose(note)}</p>" for note in (*notes, words("lengths.table_note"))))
+    notes = [*([words("lengths.dynamic_note")] if story.shares_a_line(result) else []), words("lengths.table_note")]
+    st.html(story.table(result, words) + "".join(f"<p class='lab-note'>{parts.prose(note)}</p>" for note in notes))
 
 
 def _pretrained(words: Words) -> None:

@@ -21,6 +21,8 @@ Sentence = tuple[str, dict[str, str]]
 LEVEL, BREAKS, HOLDS = 0.03, 1.5, 1.2
 # Points of several methods at one length stand beside each other, not on each other: so far apart, as a share of the axis.
 _BESIDE = 0.0075
+# The shape of a style's points, and whether it is filled: with the colour and the dash, what tells eight methods apart.
+_SHAPES = ("circle", "square", "diamond", "triangle")
 
 
 def cell(result: dict, method: str, length: int) -> dict | None:
@@ -89,7 +91,8 @@ def _stretched(result: dict, length: int, words: Words) -> list[Sentence]:
         return [("lengths.stretch_useless", {**facts, "plain": fmt.times(plain)})]
     said = [("lengths.stretch_holds" if best <= HOLDS else "lengths.stretch_best", facts)]
     if last != length and far is not None:
-        said.append(("lengths.stretch_far_holds" if far <= HOLDS else "lengths.stretch_far", {**_at(result, last), "best": facts["best"], "ratio": fmt.times(far)}))
+        key = "lengths.stretch_far_holds" if far <= HOLDS else "lengths.stretch_far"
+        said.append((key, {**_at(result, last), "best": facts["best"], "ratio": fmt.times(far)}))
     if worst > (1 + LEVEL) * best:
         said.append(("lengths.stretch_worst", {**_at(result, length), "worst": methods.title(other, words), "ratio": fmt.times(worst)}))
     return [*said, *_seeds(result, length, name, words)]
@@ -108,7 +111,7 @@ def _seeds(result: dict, length: int, name: str, words: Words) -> list[Sentence]
 
 def _streaming(result: dict, length: int) -> list[Sentence]:
     order = ranked(result, length)
-    ratio = dict((name, value) for value, name in order).get(STREAMING)
+    ratio = {name: value for value, name in order}.get(STREAMING)
     if ratio is None or len(order) < 2:
         return []
     others = min(value for value, name in order if name != STREAMING)
@@ -149,7 +152,8 @@ def about(result: dict, words: Words) -> str:
         "scored": fmt.count(result["scored"]),
     }
     stretch = words("lengths.about_fixed", factor=methods.short(factor)) if factor else words("lengths.about_own")
-    return f"{words('lengths.about', **facts)} {stretch} {words('lengths.about_ramp_' + scenario['ramp'])}"
+    ramp = words(f"lengths.about_ramp_{scenario['ramp']}")
+    return f"{words('lengths.about', **facts)} {stretch} {ramp}"
 
 
 # ------------------------------------------------------------------ the chart
@@ -157,7 +161,8 @@ def about(result: dict, words: Words) -> str:
 
 def lines(result: dict) -> list[tuple[tuple[str, ...], list[dict]]]:
     """(methods, their cells by length) of each line: dynamic NTK and NTK-aware are one where they are the same."""
-    found = {m: sorted((c for c in result["cells"] if c["method"] == m), key=lambda c: c["length"]) for m in methods.present(result["cells"])}
+    order = sorted(result["cells"], key=lambda c: c["length"])
+    found = {m: [c for c in order if c["method"] == m] for m in methods.present(order)}
     same = [[(c["length"], c["perplexity"]) for c in found.get(m, ())] for m in ("ntk", "dynamic")]
     if same[0] and same[0] == same[1]:
         del found["dynamic"]
@@ -201,17 +206,22 @@ def spec(result: dict, words: Words) -> dict | None:
             if len(c["by_seed"]) > 1:
                 spread = [[at, min(c["by_seed"])], [at, max(c["by_seed"])]]
                 found["lines"].append({"name": "", "points": spread, "label": "none", "solid": True, "style": style, "width": 1.3})
-            shape, filled = _SYMBOLS[style]
-            point = {"id": f"{c['method']}-{c['length']}", "x": at, "y": c["perplexity"], "style": style, "shape": shape, "filled": filled}
-            found["points"].append({**point, "text": told(result, c, called, words)})
+            found["points"].append(
+                {
+                    "id": f"{c['method']}-{c['length']}",
+                    "x": at,
+                    "y": c["perplexity"],
+                    "style": style,
+                    "shape": _SHAPES[style % 4],
+                    "filled": style < 4,
+                    "text": told(result, c, called, words),
+                }
+            )
+    across, up = [[n, _tick(n, trained)] for n in lengths], [[v, _round(v)] for v in ticks if low <= v <= high]
     return found | {
-        "x": {"title": words("lengths.axis_length"), "log": True, "range": edges, "ticks": [[n, _tick(n, trained)] for n in lengths]},
-        "y": {"title": words("lengths.axis_perplexity"), "log": True, "range": [low, high], "ticks": [[v, _round(v)] for v in ticks if low <= v <= high]},
+        "x": {"title": words("lengths.axis_length"), "log": True, "range": edges, "ticks": across},
+        "y": {"title": words("lengths.axis_perplexity"), "log": True, "range": [low, high], "ticks": up},
     }
-
-
-# By style: with the colour and the dash, what tells eight methods apart.
-_SYMBOLS = {0: ("circle", True), 1: ("square", True), 2: ("diamond", True), 3: ("triangle", True), 4: ("circle", False), 5: ("square", False), 6: ("diamond", False), 7: ("triangle", False)}
 
 
 def _tick(length: int, trained: int) -> str:
@@ -239,7 +249,8 @@ def told(result: dict, c: dict, called: str, words: Words) -> str:
 
 def alt(result: dict, words: Words) -> str:
     """The chart in words: where each line begins and ends."""
-    found = [words("lengths.alt", first=fmt.count(result["lengths"][0]), last=fmt.count(result["lengths"][-1]), trained=fmt.count(result["trained"]))]
+    first, last, trained = (fmt.count(n) for n in (result["lengths"][0], result["lengths"][-1], result["trained"]))
+    found = [words("lengths.alt", first=first, last=last, trained=trained)]
     for names, cells in lines(result):
         called = words("lengths.and").join(methods.title(name, words) for name in names)
         values = ", ".join(words("lengths.alt_at", value=fmt.perplexity(c["perplexity"]), n=fmt.count(c["length"])) for c in cells)

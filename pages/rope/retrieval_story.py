@@ -66,10 +66,11 @@ def is_gone(cell: dict) -> bool:
 def headline(result: dict, words: Words) -> list[Sentence]:
     """Who still finds the needle beyond the trained length; and what sinks and a window have lost."""
     length, guess = methods.spoken_of(result), {"guess": fmt.share(result["guess"])}
+    partial = [("retrieval.partial", {**guess, "trained": fmt.count(result["trained"])})]
     if length is None or not any(c["trials"] for c in result["cells"]):
-        return [("retrieval.partial", {**guess, "trained": fmt.count(result["trained"])})]
+        return partial
     facts = {**guess, "length": fmt.count(length), "of": methods.of_trained(length, result["trained"])}
-    return [*_rescue(result, length, facts, words), *_streaming(result, length, facts)] or [("retrieval.partial", {**guess, "trained": fmt.count(result["trained"])})]
+    return [*_rescue(result, length, facts, words), *_streaming(result, length, facts)] or partial
 
 
 def best(result: dict, length: int) -> tuple[str, Rate] | None:
@@ -84,7 +85,8 @@ def _rescue(result: dict, length: int, facts: dict, words: Words) -> list[Senten
     if plain is None or found is None:
         return []
     name, rate = found
-    facts = {**facts, "plain": fmt.share(plain.value), "best": methods.title(name, words), "rate": fmt.share(rate.value), "low": fmt.share(rate.low)}
+    rates = {"plain": fmt.share(plain.value), "rate": fmt.share(rate.value), "low": fmt.share(rate.low)}
+    facts = {**facts, **rates, "best": methods.title(name, words)}
     inside = at(result, PLAIN, max((n for n in result["lengths"] if n <= result["trained"]), default=0))
     if inside and against(result["guess"], inside.interval) != ABOVE:
         return [("retrieval.blind", {**facts, "inside": fmt.share(inside.value)})]
@@ -109,7 +111,8 @@ def _streaming(result: dict, length: int, facts: dict) -> list[Sentence]:
     gone, seen = together([c for c in found if is_gone(c)]), together([c for c in found if not is_gone(c)])
     if gone is None:
         return []
-    facts = {**facts, "gone": fmt.share(gone.value), "seen": fmt.share(seen.value) if seen else fmt.DASH, "trained": fmt.count(result["trained"])}
+    rates = {"gone": fmt.share(gone.value), "seen": fmt.share(seen.value) if seen else fmt.DASH}
+    facts = {**facts, **rates, "trained": fmt.count(result["trained"])}
     key = "kept" if against(result["guess"], gone.interval) == ABOVE else "lost"
     return [(f"retrieval.streaming_{key}{'' if seen else '_all'}", facts)]
 
@@ -156,7 +159,8 @@ def _shown(cell: dict | None, result: dict, words: Words) -> dict | None:
     if cell is None:
         return None
     low = against(result["guess"], cell["interval"]) != ABOVE
-    return {"text": f"{cell['rate'] * 100:.0f}", "shade": round(cell["rate"], 3), "low": low, "mark": mark(cell), "told": told(cell, result, words)}
+    text, shade = f"{cell['rate'] * 100:.0f}", round(cell["rate"], 3)
+    return {"text": text, "shade": shade, "low": low, "mark": mark(cell), "told": told(cell, result, words)}
 
 
 def mark(cell: dict) -> str | None:
@@ -223,7 +227,8 @@ def table(result: dict, words: Words) -> tuple[list[str], list[list[str]]]:
             for c in cells(result, method, length):
                 where = words(f"retrieval.where_{mark(c) or 'all'}")
                 right = words("retrieval.right_of", right=fmt.count(c["right"]), trials=fmt.count(c["trials"]))
-                rows.append([methods.title(method, words), fmt.count(length), depth_name(c["depth"]), right, fmt.share(c["rate"]), interval(c), where])
+                place = [methods.title(method, words), fmt.count(length), depth_name(c["depth"])]
+                rows.append([*place, right, fmt.share(c["rate"]), interval(c), where])
     return head, rows
 
 
@@ -284,18 +289,25 @@ def beside_rows(length: int, found: list[Beside], guess: float, words: Words) ->
 
 
 def _row(b: Beside, most: float, guess: float, best_ratio: float, best_rate: float, words: Words) -> str:
-    width = max(0.8, 100 * log(max(b.ratio, 1)) / log(most))
     low, high = b.rate.low * 100, b.rate.high * 100
-    ratio, rate = words("lengths.ratio", ratio=fmt.times(b.ratio)), fmt.share(b.rate.value)
-    labels = [f"<span class='rb-label'>{escape(words(f'retrieval.label_{name}'))}</span>" for name in ("perplexity", "rate")]
-    spread = words("retrieval.by_depth", low=f"{b.rate.low * 100:.0f}", high=fmt.share(b.rate.high))
+    spread = words("retrieval.by_depth", low=f"{low:.0f}", high=fmt.share(b.rate.high))
+    bar = f"<i class='rb-bar' style='width:{max(0.8, 100 * log(max(b.ratio, 1)) / log(most)):.2f}%'></i>"
+    dot = (
+        f"<i class='rb-range' style='left:{low:.2f}%;width:{high - low:.2f}%'></i><i class='rb-guess' style='left:{guess * 100:.2f}%'></i>"
+        f"<i class='rb-dot' style='left:{b.rate.value * 100:.2f}%'></i>"
+    )
+    ratio, rate = escape(words("lengths.ratio", ratio=fmt.times(b.ratio))), parts.prose(fmt.share(b.rate.value))
     return (
         f"<div class='rb-row rb-style-{methods.style(b.method)}'><span class='rb-name'>{escape(methods.title(b.method, words))}</span>"
-        f"<span class='rb-one'>{labels[0]}<span class='rb-track' aria-hidden='true'><i class='rb-bar' style='width:{width:.2f}%'></i></span>"
-        f"<span class='rb-value{' rb-best' if b.ratio == best_ratio else ''}'>{escape(ratio)}</span></span>"
-        f"<span class='rb-one'>{labels[1]}<span class='rb-track' aria-hidden='true'><i class='rb-range' style='left:{low:.2f}%;width:{max(0.0, high - low):.2f}%'></i>"
-        f"<i class='rb-guess' style='left:{guess * 100:.2f}%'></i><i class='rb-dot' style='left:{b.rate.value * 100:.2f}%'></i></span>"
-        f"<span class='rb-value{' rb-best' if b.rate.value == best_rate else ''}'>{parts.prose(rate)}<small>{parts.prose(spread)}</small></span></span></div>"
+        f"{_half(words('retrieval.label_perplexity'), bar, ratio, best=b.ratio == best_ratio)}"
+        f"{_half(words('retrieval.label_rate'), dot, f'{rate}<small>{parts.prose(spread)}</small>', best=b.rate.value == best_rate)}</div>"
+    )
+
+
+def _half(label: str, drawn: str, value: str, *, best: bool) -> str:
+    return (
+        f"<span class='rb-one'><span class='rb-label'>{escape(label)}</span><span class='rb-track' aria-hidden='true'>{drawn}</span>"
+        f"<span class='rb-value{' rb-best' if best else ''}'>{value}</span></span>"
     )
 
 
