@@ -34,7 +34,7 @@ def payload(at: object, words: Words) -> dict:
     keys = [*words.keys("clock."), *(f"method.{name}" for name in METHODS)]
     return {
         "words": {key: words(key) for key in keys},
-        "heads": heads.as_data(),
+        "heads": [{**head, "title": words("clock.lab_model")} if head["name"] == heads.LAB.name else head for head in heads.as_data()],
         "methods": list(METHODS),
         "ramps": list(RAMPS),
         "at": heads.checked(at),

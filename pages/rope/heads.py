@@ -18,7 +18,7 @@ class Head:
     trained: int
 
 
-LAB = Head("lab-1m", "Lab model", 32, 10_000.0, 128)
+LAB = Head("lab-1m", "Lab 1M", 32, 10_000.0, 128)
 PRETRAINED = Head("smollm2-135m-instruct", "SmolLM2 135M", 64, 100_000.0, 8192)
 HEADS = (LAB, PRETRAINED)
 FACTORS = (2, 16)

@@ -59,7 +59,8 @@ export class Clock {
       const divisor = hand.divisor < 1.005 ? words("clock.untouched") : words("clock.slower", { n: two(hand.divisor) });
       this.faces[i].show(hand, {
         wavelength: words("clock.wavelength", { n: compact((2 * Math.PI) / hand.frequency) }),
-        said: `${words(hand.inside ? "clock.seen" : "clock.new")}${state.method === "none" ? "" : ` · ${divisor}`}`,
+        said: words(hand.inside ? "clock.seen" : "clock.new"),
+        divisor: state.method === "none" ? "" : divisor,
       });
     });
     this.grid.setAttribute("aria-label", `${words("clock.alt_faces", at)} ${found.outside ? words("clock.alt_outside", { pairs: ranges(found.hands.flatMap((hand, i) => (hand.inside ? [] : [i]))) }) : words("clock.alt_none")}`);
@@ -197,7 +198,6 @@ export class Clock {
     if (document.activeElement !== this.exact || Number(this.exact.value) !== state.position) this.exact.value = state.position;
     this.position.value.textContent = words("clock.where", at);
     this.position.input.setAttribute("aria-valuetext", words("clock.where", at));
-    this.position.input.style.setProperty("--trained", `${100 / LONGEST}%`);
     const fixed = state.method === "none" || state.method === "dynamic";
     set(this.factor.input, state.factor);
     this.factor.input.disabled = fixed;

@@ -5,7 +5,7 @@ import { h, s } from "../shared/dom.js";
 const R = 42;
 const TURN = 2 * Math.PI;
 
-/** A face that stays and is drawn anew: { element, show(hand, words) }. Zero is up, and the hand goes clockwise. */
+/** A face that stays and is drawn anew: { element, show(hand, texts) }. Zero is up, and the hand goes clockwise. */
 export function face(pair) {
   const arc = s("path", { class: "rc-arc" });
   const step = s("path", { class: "rc-step" });
@@ -15,10 +15,11 @@ export function face(pair) {
   const name = h("b", {}, String(pair));
   const wave = h("span", {});
   const state = h("small", {});
-  const element = h("li", { class: "rc-face", "data-pair": pair }, h("div", { class: "rc-name" }, name, wave), svg, state);
+  const pace = h("small", { class: "rc-pace" });
+  const element = h("li", { class: "rc-face", "data-pair": pair }, h("div", { class: "rc-name" }, name, wave), svg, state, pace);
   return {
     element,
-    show(hand, { wavelength, said }) {
+    show(hand, { wavelength, said, divisor }) {
       element.classList.toggle("rc-outside", !hand.inside);
       element.dataset.band = hand.band ?? "";
       arc.setAttribute("d", hand.whole ? circle(R) : sector(R, 0, hand.seen, false));
@@ -31,6 +32,7 @@ export function face(pair) {
       tip.setAttribute("d", hand.inside ? `M${tx - 5.5} ${ty}a5.5 5.5 0 1 0 11 0a5.5 5.5 0 1 0 -11 0Z` : `M${tx} ${ty - 9}l9 9l-9 9l-9 -9Z`);
       if (wave.textContent !== wavelength) wave.textContent = wavelength;
       if (state.textContent !== said) state.textContent = said;
+      if (pace.textContent !== divisor) pace.textContent = divisor;
     },
   };
 }
