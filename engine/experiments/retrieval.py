@@ -18,7 +18,7 @@ Methods that turn nothing differently at a length, as all of them up to the trai
 keeps keys as they are before rotation and turns them anew when the question has made the text longer.
 
 Only "streaming" has sink slots; for every other method all is in sight. The questions of one text share it, but a cell has
-one of each, so that its trials are independent up to the prose they share.
+one of each, so that its trials are independent but for the prose that texts may share.
 """
 
 from collections.abc import Callable
@@ -32,9 +32,6 @@ from engine.experiments.measuring import OnRecord, Progress, no_progress
 from engine.experiments.plan import Ground, ground
 from engine.experiments.retrieval_scenario import RetrievalScenario
 from engine.experiments.retrieval_text import (
-    KEYS,
-    MARK,
-    VALUES,
     Trial,
     Words,
     example_of,
@@ -47,6 +44,7 @@ from engine.experiments.retrieval_text import (
 )
 from engine.experiments.stretched import Stretched, as_record, check_sinks, measuring_order, stretched
 from engine.formulas.intervals import wilson
+from engine.formulas.recall import KEYS, MARK, VALUES
 from engine.kv.eviction import as_dict
 from engine.model.load_tokenizer import load_tokenizer
 from engine.model.tokenizer import Tokenizer

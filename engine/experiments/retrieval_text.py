@@ -7,6 +7,7 @@ with its value. Marks, keys and values are tokens of their own, and stand for no
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from engine.errors import LabError
 from engine.experiments.settings import wrong
@@ -14,9 +15,6 @@ from engine.kv.eviction import Sinks
 from engine.model.tokenizer import Tokenizer
 
 NEEDLE_TOKENS, QUESTION_TOKENS = 3, 2
-MARK = "<mark>"
-KEYS = tuple(f"<key {n}>" for n in range(16))
-VALUES = tuple(f"<value {n}>" for n in range(16))
 # What an example shows around a needle.
 _SHOWN_TOKENS = 24
 
@@ -57,7 +55,7 @@ def spots(length: int, depths: Sequence[float], bos: int) -> list[int]:
     """
     room = length - QUESTION_TOKENS - NEEDLE_TOKENS - bos
     found = [bos + round(depth * room) for depth in depths]
-    if room < 0 or any(later - begin < NEEDLE_TOKENS for begin, later in zip(found, found[1:], strict=False)):
+    if room < 0 or any(later - begin < NEEDLE_TOKENS for begin, later in pairwise(found)):
         raise wrong("depths", tuple(depths), f"so far apart that needles of {NEEDLE_TOKENS} tokens fit side by side in {length}")
     return found
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tokenizers import AddedToken
 from tokenizers.processors import TemplateProcessing
 
-from engine.experiments.retrieval_text import KEYS, MARK, VALUES
+from engine.formulas.recall import KEYS, MARK, VALUES
 from engine.model.tokenizer import byte_tokenizer
 from tests.model.checkpoints import write_directory
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import LabError
-from engine.experiments.retrieval_text import KEYS, MARK, VALUES, Words, questions, seen_where, spots, trials_of, words_of, write
+from engine.experiments.retrieval_text import Words, questions, seen_where, spots, trials_of, words_of, write
+from engine.formulas.recall import KEYS, MARK, VALUES
 from engine.kv.eviction import Full, Sinks
 from engine.model.load_tokenizer import load_tokenizer
 from tests.experiments.lab_small import BOS, lab_model
