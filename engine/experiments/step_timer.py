@@ -73,7 +73,7 @@ class _Watched:
     """A transformer whose matrices and attention leave stamps."""
 
     def __init__(self, model: Transformer, stamps: "_Stamps") -> None:
-        self.model, self.stamps = model, stamps
+        self.model, self.stamps, self.rope = model, stamps, model.rope
         for module in model.modules():
             if isinstance(module, Linear):
                 # In place of a hook, which costs a short step ten times as much.
