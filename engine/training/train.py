@@ -81,12 +81,13 @@ def train(
     Raises Stopped; LabError("training-no-recall") when no seed led to recall; "training-checkpoint" or
     "training-other-recipe" for a checkpoint to resume that is none, or another training's; "output-unwritable".
     """
-    begun = _resumed(recipe, corpus, seed, folder) if resume else _Training(recipe, corpus, words, seed, seed)
-    begun.words = words
+    begun = _Training(recipe, corpus, words, seed, seed)
+    if resume:
+        begun.restore(_checkpoint(recipe, corpus, seed, folder))
     while True:
         formed = begun.run(folder, progress, stopped)
         recalled = pairs_recalled(begun.network, words, corpus.ids) if formed else 0.0
-        if recalled >= recipe.recall_least:
+        if formed and recalled >= recipe.recall_least:
             return begun.result(recalled)
         progress(begun.report("recall-failed"))
         if begun.seed + 1 >= seed + recipe.attempts:
@@ -218,15 +219,13 @@ def losses(network: Network, ids: torch.Tensor, kinds: torch.Tensor) -> tuple[to
     return tuple(part.mean() if len(part) else each.new_zeros(()) for part in found)
 
 
-def _resumed(recipe: Recipe, corpus: Corpus, seed: int, folder: Path) -> _Training:
+def _checkpoint(recipe: Recipe, corpus: Corpus, seed: int, folder: Path) -> dict:
+    """One that this training can go on from. Sets torch to as many threads as it had: with others, sums differ in their last bits."""
     state = checkpoint.load(folder)
-    same = (state["recipe"], state["corpus"], state["numbers"]["asked_seed"]) == (recipe.key(), corpus.sha256, seed)
-    if not same:
+    if (state["recipe"], state["corpus"], state["numbers"]["asked_seed"]) != (recipe.key(), corpus.sha256, seed):
         raise LabError("training-other-recipe", path=str(folder / checkpoint.NAME))
-    torch.set_num_threads(state["threads"])  # with others the sums would differ in their last bits
-    training = _Training(recipe, corpus, None, seed, seed)
-    training.restore(state)
-    return training
+    torch.set_num_threads(state["threads"])
+    return state
 
 
 def _running(mean: float | None, value: float) -> float:
