@@ -21,7 +21,6 @@ The result, beside format, kind, run_id, provenance and manifest:
     processes_at_most_cores   whether every rank has cores (or a GPU) of its own; else times are not to be believed
 """
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -88,20 +87,17 @@ def run_ring(
     or `engine.serving.cluster.Cancelled`. No process is left then.
     """
     plan = plan_ring(scenario)
-    folder = Path(tempfile.mkdtemp(prefix="lab-ring-"))
-    try:
-        with device_lock(
-            plan.setup.lock_name,
-            RING,
-            wait=wait,
-            cancelled=cancelled,
-            on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
-        ):
-            run = _Run(plan, scenario, folder, progress, cancelled, begin())
-            alone = run.alone() if scenario.compare else None
-            layouts = run.layouts()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    lock = device_lock(
+        plan.setup.lock_name,
+        RING,
+        wait=wait,
+        cancelled=cancelled,
+        on_wait=lambda holder: progress("waiting", 0.0, holder=holder),
+    )
+    with lock, tempfile.TemporaryDirectory(prefix="lab-ring-", ignore_cleanup_errors=True) as folder:
+        run = _Run(plan, scenario, Path(folder), progress, cancelled, begin())
+        alone = run.alone() if scenario.compare else None
+        layouts = run.layouts()
     return {
         "format": FORMAT,
         "kind": RING,
