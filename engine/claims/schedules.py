@@ -93,13 +93,13 @@ def a14() -> Claim:
 def a15() -> Claim:
     """TPOT is a mean: one long stall hardly shows in it."""
     count, gap, stall = 100, 0.045, 2.2
-    given = (chosen("answer", "T", count, "tokens"), chosen("gap", "t", gap, "s"), chosen("stall", "s", stall, "s"))
+    given = (chosen("answer", "T", count, "tokens"), chosen("gap", "t", gap, "s"), chosen("stall", "t_stall", stall, "s"))
     tpot = ((count - 2) * gap + stall) / (count - 1)
-    mean = "(({T} − 2) × {t} + {s}) ÷ ({T} − 1)"
+    mean = "(({T} − 2) × {t} + {t_stall}) ÷ ({T} − 1)"
     lines = (
         Line("tpot", mean, given, tpot, "s"),
         Line("tpot_ratio", f"{mean} ÷ {{t}}", given, tpot / gap, "x"),
-        Line("itl_ratio", "{s} ÷ {t}", given[1:], stall / gap, "x"),
+        Line("itl_ratio", "{t_stall} ÷ {t}", given[1:], stall / gap, "x"),
     )
     return Claim("A15", LESSONS, "wrong", lines, {SCHEDULES: measured.mean_and_worst})
 

@@ -80,8 +80,8 @@ def shown(value: float, unit: str, words: Words) -> str:
         return _rate(value, unit)
     if unit in ("tokens", "sequences", "chunks"):
         return words(f"quantity.{unit}_one") if value == 1 else words(f"quantity.{unit}", n=fmt.count(value))
-    if unit == "x":
-        return words("quantity.x", n=_factor(value))
+    if unit in ("x", "turns"):
+        return words(f"quantity.{unit}", n=_factor(value))
     plain = {
         "B/token": lambda: f"{fmt.count(value)} B",
         "FLOP": lambda: f"{fmt.power(value)} FLOP",
@@ -89,6 +89,8 @@ def shown(value: float, unit: str, words: Words) -> str:
         "s": lambda: fmt.seconds(value),
         "share": lambda: fmt.share(value),
         "perplexity": lambda: f"{value:,.2f}",
+        "count": lambda: fmt.count(value),
+        "times": lambda: _factor(value),
         "tokens/s": lambda: fmt.rate(value),
     }
     return plain[unit]() if unit in plain else f"{value:,.10g}"
@@ -116,8 +118,8 @@ def _three(value: float) -> str:
 
 
 def _factor(value: float) -> str:
-    """``2.147`` -> ``2.1``; ``0.25`` stays, ``295.4`` -> ``295``."""
-    return "0" if value == 0 else f"{value:.2g}" if value < 1 else fmt.ratio(value) if value != round(value) else fmt.count(value)
+    """``2.147`` -> ``2.1``; ``1.035`` -> ``1.03``; ``0.25`` stays, ``295.4`` -> ``295``."""
+    return "0" if value == 0 else f"{value:.2g}" if value < 1 else fmt.times(value) if value != round(value) else fmt.count(value)
 
 
 def _rate(value: float, unit: str) -> str:

@@ -13,7 +13,9 @@ from pages._ui import claim_card, outcome, recordings, session
 from pages._ui.words import Words
 
 # Under these names the lessons keep the run they show in the address and the session.
-SLOTS = (session.RUN, "chunks", "roofline", "wall", "streaming", "needle")
+SLOTS = (session.RUN, "chunks", "roofline", "wall", "streaming", "needle", "lengths", "pretrained", "retrieval")
+# What is measured on several models, because it is not the same on all of them: a result of each is shown.
+OF_EACH_MODEL = ("lengths",)
 
 
 def section(lesson: str, words: Words) -> None:
@@ -30,19 +32,33 @@ def section(lesson: str, words: Words) -> None:
 
 def measurements(claim: Claim, results: dict[str, dict]) -> list[tuple[dict, Measurement]]:
     """The results that have something to say to a claim, with what they say."""
-    pairs = ((results[kind], claim.measure(results[kind])) for kind in claim.measured if kind in results)
+    pairs = ((result, claim.measure(result)) for result in results.values())
     return [(result, found) for result, found in pairs if found]
 
 
 def results(kinds: set[str]) -> dict[str, dict]:
-    """For each kind of experiment the reader's own result: the one last looked at, else the newest; else the recording."""
+    """For each kind of experiment the reader's own result: the one last looked at, else the newest; else the recording.
+
+    Of OF_EACH_MODEL there are more: behind it, by kind and model, what was looked at or recorded with each other model.
+    """
     shown = [result for slot in SLOTS if (run := session.run_id(slot)) and (result := _read(run))]
     found = {}
     for kind in sorted(kinds):
         own = next((result for result in shown if result["kind"] == kind), None) or _newest(kind)
         if result := own or _recorded(kind):
             found[kind] = result
+            if kind in OF_EACH_MODEL:
+                others = {_model(other): other for other in [*_all_recorded(kind), *shown] if other["kind"] == kind}
+                found |= {f"{kind} {model}": other for model, other in others.items() if model != _model(result)}
     return found
+
+
+def _model(result: dict) -> str:
+    return result["manifest"]["scenario"]["model"]
+
+
+def _all_recorded(kind: str) -> list[dict]:
+    return [recordings.load(name) for name in recordings.names(kind)]
 
 
 def _newest(kind: str) -> dict | None:

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from math import ceil, floor
+from math import ceil, floor, log, pi
 
 import pytest
 
@@ -10,12 +10,14 @@ from engine import profiles
 from engine.claims import LESSONS, TEXTS, VERDICTS, claims
 from engine.claims.claim import SOURCES, Line, written
 from engine.formulas.kv import Attention
+from engine.model.catalog import CATALOG
 
-# The rows that concern Schedules, Roofline, Memory wall and Attention sinks, with the table's verdicts in the words of the closed set.
+# The rows of all lessons that are there, with the table's verdicts in the words of the closed set.
 ROWS = {
     "A1": "wrong", "A2": "wrong", "A3": "wrong", "A4": "wrong", "A5": "depends", "A6": "wrong", "A7": "incomplete", "A8": "incomplete",
-    "A11": "incomplete", "A12": "depends", "A14": "depends", "A15": "wrong", "A17": "depends", "B1": "wrong", "B2": "wrong",
-    "B3": "wrong", "B4": "wrong", "B5": "depends", "B12": "depends",
+    "A11": "incomplete", "A12": "depends", "A13": "incomplete", "A14": "depends", "A15": "wrong", "A16": "incomplete",
+    "A17": "depends", "B1": "wrong", "B2": "wrong",
+    "B3": "wrong", "B4": "wrong", "B5": "depends", "B6": "depends", "B7": "incomplete", "B11": "wrong", "B12": "depends",
 }  # fmt: skip
 ALL = claims()
 LINES = [(claim.id, line) for claim in ALL.values() for line in claim.lines]
@@ -27,12 +29,13 @@ def line(claim: str, name: str) -> Line:
 
 def computed(formula: str) -> float:
     """What a formula with its numbers comes to, worked out from nothing but its text."""
-    text = formula.translate(str.maketrans("×÷−", "*/-")).replace(",", "").replace("max(0 ", "max(0, ")
+    text = formula.translate(str.maketrans("×÷−", "*/-")).replace(",", "").replace("^", "**")
+    text = re.sub(r"max\((\d) ", r"max(\1, ", text)
     powers = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda found: "**" + found[0].translate(powers), text)
     for left, right, name in (("⌊", "⌋", "floor"), ("⌈", "⌉", "ceil")):
         text = text.replace(left, f"{name}(").replace(right, ")")
-    return eval(text, {"__builtins__": {}, "floor": floor, "ceil": ceil, "max": max})
+    return eval(text, {"__builtins__": {}, "floor": floor, "ceil": ceil, "max": max, "ln": log, "π": pi})
 
 
 def test_every_row_of_these_lessons_is_there_in_order():
@@ -99,8 +102,20 @@ TABLE = [
     ("A12", "window", 5158.07 / 5.40, None),
     ("A12", "newlines", 5.60 / 5.40, None),
     ("A12", "falcon", 17.90 / 12.12, None),
+    ("A13", "base", 82_684.6, None),
+    ("A13", "first", 1, None),
+    ("A13", "middle", 2.8755, None),
+    ("A13", "last", 8, None),
+    ("A13", "literal", 8.26846, None),
+    ("A13", "grown", 20_221.3, None),
+    ("A13", "lab", 43_873.0, None),
     ("A14", "saved", 8 * (0.0047942 - 0.00014107), None),
     ("A15", "tpot", 0.06677, None),
+    ("A16", "other", 8.49 / 2.77, None),
+    ("A16", "tuning", 3.45 / 2.77, None),
+    ("A16", "short", 4.19 / 4.05, None),
+    ("A16", "tokens", 1_677_721_600, None),
+    ("A16", "temperature", 1.34657, None),
     ("A17", "long_fit", 3, None),
     ("A17", "short_fit", 113, None),
     ("A17", "shorter_fit", 453, None),
@@ -128,6 +143,28 @@ TABLE = [
     ("B5", "mpt", 460.29 / 14.99, None),
     ("B5", "pythia", 21.62 / 12.09, 10),
     ("B5", "falcon", 17.90 / 12.12, 10),
+    ("B6", "llama", 1000 / 7.20, 32),
+    ("B6", "pi", 8.07 / 3.34, 32),
+    ("B6", "ntk", 6.24 / 3.59, 32),
+    ("B6", "yarn", 6.04 / 3.35, 32),
+    ("B7", "first", 20, None),
+    ("B7", "last", 46, None),
+    ("B7", "by_index", 0.5, None),
+    ("B7", "by_turns", 0.14985, None),
+    ("B7", "factor", 0.515625, None),
+    ("B7", "temperature", 1.34657, None),
+    ("B7", "scores", 1.81326, None),
+    ("B7", "fixed", 4.61 / 4.05 - 1, 0.02),
+    ("B7", "tuned", 4.19 / 4.05 - 1, 0.02),
+    ("B7", "dynamic", 0, None),
+    ("B11", "turns_first", 651.899, None),
+    ("B11", "turns_last", 0.0752801, None),
+    ("B11", "llama", 18, None),
+    ("B11", "lab", 10, None),
+    ("B11", "smollm2", 12, None),
+    ("B11", "pairs_llama", 64, None),
+    ("B11", "pairs_lab", 16, None),
+    ("B11", "pairs_smollm2", 32, None),
     ("B12", "whole", 131.072e9, None),
     ("B12", "ring", 8.192e9, None),
     ("B12", "sinks", 2**29, None),
@@ -175,7 +212,7 @@ def changed(monkeypatch, kind: str, name: str, **figures: object) -> None:
 
 def edited(table: str, column: str, value: float, other: float) -> tuple[dict, ...]:
     """The rows of a paper's table with another number wherever the column has that one."""
-    return tuple(row | {column: other} if row[column] == value else row for row in profiles.table(table).rows)
+    return tuple(row | {column: other} if row.get(column) == value else row for row in profiles.table(table).rows)
 
 
 CHANGES = [
@@ -204,6 +241,17 @@ CHANGES = [
     ("table", "streamingllm-table-2", {"rows": edited("streamingllm-table-2", "perplexity", 460.29, 18.0)}, ("B5", "mpt")),
     ("table", "streamingllm-table-2", {"rows": edited("streamingllm-table-2", "recent", 4092, 1020)}, ("B12", "sinks")),
     ("model", "llama-3-8b", {"groups": (Attention(64, 8, 128, 128),)}, ("B12", "ring")),
+    ("model", "llama-2-7b", {"groups": (Attention(32, 32, 64, 64),)}, ("A13", "base")),
+    ("model", "llama-2-7b", {"max_context_tokens": 2048}, ("A13", "grown")),
+    ("table", "yarn-table-5", {"rows": edited("yarn-table-5", "perplexity", 8.49, 2.8)}, ("A16", "other")),
+    ("table", "yarn-table-5", {"rows": edited("yarn-table-5", "perplexity", 3.45, 2.8)}, ("A16", "tuning")),
+    ("table", "yarn-table-1", {"rows": edited("yarn-table-1", "scale", 32, 64)}, ("A16", "temperature")),
+    ("table", "pi-table-1", {"rows": edited("pi-table-1", "above", 1000, 100)}, ("B6", "llama")),
+    ("table", "yarn-v2-table-1", {"rows": edited("yarn-v2-table-1", "perplexity", 6.04, 3.4)}, ("B6", "yarn")),
+    ("model", "llama-2-7b", {"groups": (Attention(32, 32, 64, 64),)}, ("B7", "last")),
+    ("table", "yarn-table-5", {"rows": edited("yarn-table-5", "perplexity", 4.61, 4.1)}, ("B7", "fixed")),
+    ("model", "llama-2-7b", {"max_context_tokens": 2048}, ("B11", "llama")),
+    ("model", "smollm2-135m-instruct", {"max_context_tokens": 2048}, ("B11", "smollm2")),
 ]
 
 
@@ -231,3 +279,36 @@ def test_what_a_table_printed_is_said_with_table_and_model():
     assert given["window", "p_window"].title == "StreamingLLM, Table 1, Llama-2-13B"
     assert given["falcon", "p_window"].title == "StreamingLLM, Table 2, Falcon-7B"
     assert all("arxiv.org/abs/2309.17453" in source.text for source in given.values())
+
+
+@pytest.mark.parametrize(("line_id", "name"), [("lab", "lab-1m"), ("smollm2", "smollm2-135m-instruct")])
+def test_the_hands_are_those_of_the_models_that_are_loaded(line_id, name):
+    """Base and trained length are written down for the claims, which see no model; one that is changed would be told wrong."""
+    config = CATALOG[name].config
+    given = {g.symbol: g.value for g in line("B11", line_id).inputs}
+    assert given == {"d_head": config.head_dim, "base": config.rope_theta, "L_train": config.max_context}
+
+
+def test_which_pairs_never_turn_counted_one_by_one():
+    """The slow ones, and none of the fast: the claim's turning point. Wavelengths are worked out here, pair by pair."""
+    for name in ("llama", "lab", "smollm2"):
+        d, base, trained = (g.value for g in line("B11", name).inputs)
+        slow = [i for i in range(d // 2) if 2 * pi * base ** (2 * i / d) > trained]
+        assert line("B11", name).value == len(slow) and slow == list(range(d // 2 - len(slow), d // 2))
+        assert line("B11", f"pairs_{name}").value == d // 2
+
+
+def test_a_greater_base_divides_each_pair_by_what_is_said():
+    """The derivation: with the new base written out, the frequencies are the old ones over 1, 2.9 and exactly 8."""
+    new, d = line("A13", "base").value, 128
+    for name in ("first", "middle", "last"):
+        i = next(g.value for g in line("A13", name).inputs if g.symbol == "i")
+        assert 10_000 ** (-2 * i / d) / new ** (-2 * i / d) == pytest.approx(line("A13", name).value, rel=1e-9)
+
+
+def test_what_was_not_printed_as_a_number_stays_a_bound():
+    """"> 10^3" is no perplexity; the table gives it under another name, and the claim says "at least"."""
+    table = profiles.table("pi-table-1")
+    assert "perplexity" not in table.find(method="none", tokens=4096)[0]
+    (given,) = (g for g in line("B6", "llama").inputs if g.symbol == "p_long")
+    assert given.value == 1000 and line("B6", "llama").ratio > 1

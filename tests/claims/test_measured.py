@@ -8,12 +8,15 @@ import pytest
 from engine.claims import Measurement, claims
 from pages._ui import recordings
 from tests.claims import streams
-from tests.pages import small
+from tests.pages import rope_small, small
 
-KINDS = ("schedules", "chunk-sweep", "roofline", "wall", "streaming", "needle")
+KINDS = ("schedules", "chunk-sweep", "roofline", "wall", "streaming", "needle", "lengths", "retrieval")
 RECORDED = {kind: recordings.load(f"{kind}-cpu") for kind in KINDS if f"{kind}-cpu" in recordings.names(kind)}
 # Of the kinds without a recording a result made by hand.
-EXAMPLES = {"streaming": streams.streaming(), "needle": streams.needle()} | RECORDED
+EXAMPLES = {
+    "streaming": streams.streaming(), "needle": streams.needle(),
+    "lengths": rope_small.lengths(), "retrieval": rope_small.retrieval(),
+} | RECORDED  # fmt: skip
 PAIRS = [(claim.id, kind) for claim in claims().values() for kind in claim.measured]
 
 
@@ -52,6 +55,8 @@ def test_the_claims_that_can_be_measured():
         ("A5", "roofline"), ("A6", "schedules"), ("A7", "chunk-sweep"), ("A8", "schedules"),
         ("A14", "schedules"), ("A14", "chunk-sweep"), ("A15", "schedules"), ("A17", "wall"),
         ("A11", "streaming"), ("A11", "needle"), ("A12", "streaming"), ("B5", "streaming"), ("B12", "streaming"), ("B12", "needle"),
+        ("A13", "lengths"), ("A16", "lengths"), ("A16", "retrieval"),
+        ("B6", "lengths"), ("B7", "lengths"), ("B11", "lengths"),
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from pages._ui import claims as shared
 from pages._ui.language import LANGUAGES
 from pages._ui.words import PAGES, Words, table
 from tests.claims.test_measured import EXAMPLES, KINDS, RECORDED, sweep
-from tests.pages import small
+from tests.pages import rope_small, small
 
 ALL = claims()
 ME = "a-browser-of-these-tests"
@@ -38,6 +38,12 @@ FINDINGS = {
     ("B5", "streaming"): {"explodes", "rises", "level"},
     ("B12", "streaming"): {"smaller", "level"},
     ("B12", "needle"): {"lost", "kept", "blind"},
+    ("A13", "lengths"): {"holds", "helps", "useless"},
+    ("A16", "lengths"): {"within", "holds", "helps", "useless"},
+    ("A16", "retrieval"): {"found", "some", "lost", "blind"},
+    ("B6", "lengths"): {"explodes", "breaks", "rises", "level"},
+    ("B7", "lengths"): {"within", "holds", "helps", "useless"},
+    ("B11", "lengths"): {"holds", "helps", "useless"},
 }
 
 
@@ -117,6 +123,11 @@ def test_sentences_hold_no_size_that_a_profile_knows(lang):
         (128_000, "tokens", "128,000 tokens"),
         (0, "sequences", "0 requests"),
         (2.147, "x", "2.1×"),
+        (1.035, "x", "1.03×"),
+        (651.9, "turns", "652 turns"),
+        (0.0753, "turns", "0.075 turns"),
+        (82_684.6, "count", "82,685"),
+        (1.3466, "times", "1.35"),
         (0.25, "x", "0.25×"),
         (0, "x", "0×"),
         (8, "x", "8×"),
@@ -219,8 +230,9 @@ def test_the_page_shows_every_claim(lang):
 @pytest.mark.parametrize(
     ("address", "shown"),
     [
-        ({"text": "B"}, ["B1", "B2", "B3", "B4", "B5", "B12"]),
-        ({"verdict": "incomplete"}, ["A7", "A8", "A11"]),
+        ({"text": "B"}, ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B11", "B12"]),
+        ({"verdict": "incomplete"}, ["A7", "A8", "A11", "A13", "A16", "B7"]),
+        ({"lesson": "rope"}, ["A13", "A16", "B6", "B7", "B11"]),
         ({"lesson": "sinks"}, ["A11", "A12", "B5", "B12"]),
         ({"lesson": "schedules"}, ["A6", "A7", "A8", "A14", "A15"]),
         ({"text": "A", "verdict": "wrong", "lesson": "memory"}, ["A1", "A2", "A3", "A4"]),
@@ -247,7 +259,7 @@ def test_a_lesson_that_is_not_in_the_navigation_yet_has_no_link(monkeypatch):
 def test_a_filter_goes_into_the_address_and_out_again():
     app = opened(lang="en")
     app.segmented_control(key="claims-verdict-en").set_value("depends").run()
-    assert cards(app) == ["A5", "A12", "A14", "A17", "B5", "B12"] and asked(app, "verdict") == "depends"
+    assert cards(app) == ["A5", "A12", "A14", "A17", "B5", "B6", "B12"] and asked(app, "verdict") == "depends"
     app.segmented_control(key="claims-verdict-en").set_value("any").run()
     assert cards(app) == list(ALL) and "verdict" not in app.query_params
 
@@ -261,7 +273,7 @@ def test_the_way_from_one_claim_to_all():
 HOSTILE = ["", " ", "<script>alert(1)</script>", "../../etc/passwd", "a" * 5000, "\x00", "{0.__class__}", "any", "None", "한글", "A4\x00", "🙂" * 300]
 
 
-@pytest.mark.parametrize("name", ["text", "verdict", "lesson", "claim", "run", "chunks", "roofline", "streaming", "needle", "lang"])
+@pytest.mark.parametrize("name", ["text", "verdict", "lesson", "claim", "lang", *shared.SLOTS])
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda v: ascii(v)[:30])
 def test_an_address_nobody_gave_out(name, value):
     """Never a traceback, an unescaped word, or an empty page: what is not known does not filter."""
@@ -290,6 +302,32 @@ def test_a_streaming_or_needle_run_in_the_address_is_found(kind):
     measured = [part for part in html(app).split("<article")[1:] if "lab-badge-measured" in part]
     expected = [claim.id for claim in ALL.values() if kind in claim.measured]
     assert [re.search(r"claim-(\w+)'", part)[1] for part in measured] == expected
+
+
+@pytest.mark.parametrize("kind", ["lengths", "retrieval"])
+def test_a_run_of_the_lesson_on_rope_is_found(kind):
+    run = f"a-run-of-the-kind-{kind}"
+    Store().save(copy.deepcopy(small.result()) | {"schedules": {}} | EXAMPLES[kind] | {"run_id": run, "provenance": "measured"})
+    app = opened(lang="en", lesson="rope", **{kind: run})
+    measured = [part for part in html(app).split("<article")[1:] if "lab-badge-measured" in part]
+    expected = [claim.id for claim in ALL.values() if kind in claim.measured]
+    assert [re.search(r"claim-(\w+)'", part)[1] for part in measured] == expected
+
+
+def test_lengths_of_each_model_stand_beside_the_claims(monkeypatch):
+    """How much perplexity rises is not the same on all models; one alone would make it look like a law."""
+    lab = rope_small.lengths(run_id="of-the-lab-model")
+    other = rope_small.lengths(run_id="of-the-other", manifest=rope_small.manifest_of("other-model"))
+    other["manifest"]["scenario"]["model"] = "other-model"
+    stored = {"lengths": lab, "pretrained": other}
+    monkeypatch.setattr(session, "run_id", lambda slot="run": slot if slot in stored else None)
+    monkeypatch.setattr(shared, "_read", lambda run: stored.get(run))
+    monkeypatch.setattr(recordings, "names", lambda kind="*", model=None: [])
+    results = shared.results({"lengths"})
+    assert [result["run_id"] for result in results.values()] == ["of-the-lab-model", "of-the-other"]
+    assert [result["run_id"] for result, _ in shared.measurements(ALL["B6"], results)] == ["of-the-lab-model", "of-the-other"]
+    del stored["pretrained"]
+    assert len(shared.results({"lengths"})) == 1
 
 
 def test_the_run_in_the_address_stands_beside_the_claims():

@@ -65,6 +65,50 @@ def test_how_much_quicker_the_papers_say_they_are():
     assert [row["factor"] for row in snapkv.rows] == [3.6, 8.2]
 
 
+def test_the_tables_of_position_interpolation():
+    """The seven billion model: as it is, fine-tuned without PI, and with it."""
+    table = profiles.table("pi-table-1")
+    rows = {(row["method"], row["window"], row["tokens"]): row.get("perplexity") for row in table.rows}
+    assert [rows["PI", 32_768, tokens] for tokens in (2048, 4096, 8192, 16_384, 32_768)] == [7.23, 7.04, 6.91, 6.80, 6.77]
+    assert [rows["fine-tuning", 8192, tokens] for tokens in (2048, 4096, 8192)] == [7.21, 7.34, 7.69]
+    assert [row["above"] for row in table.find(method="none") if "above" in row] == [1000] * 4
+    steps = profiles.table("pi-table-3")
+    assert steps.value("perplexity", window=16_384, steps=0) == 112.13 and steps.value("perplexity", window=8192, steps=0) == 16.10
+
+
+def test_tables_of_position_interpolation_agree_where_they_overlap():
+    """After 1,000 steps and at the window's own length Tables 1 and 3 print the same."""
+    by_length, by_steps = profiles.table("pi-table-1"), profiles.table("pi-table-3")
+    for window in (8192, 16_384):
+        last = by_steps.value("perplexity", window=window, steps=1000)
+        assert last == by_length.value("perplexity", method="PI", window=window, tokens=window)
+    short = profiles.table("pi-table-2")
+    assert short.value("perplexity", method="none", tokens=2048) == 2.77
+    assert short.value("perplexity", method="PI", window=32_768, tokens=32_768) == 2.48
+
+
+def test_yarn_without_and_with_fine_tuning():
+    """Dynamic scaling takes at each length what the fixed scale of that length gives: the table contains itself."""
+    table = profiles.table("yarn-table-5")
+    for method in ("PI", "NTK-aware", "NTK-by-parts", "YaRN"):
+        for scale in (2, 4, 8, 16):
+            own = table.find(method=method, steps=0, scaling="fixed", scale=scale, tokens=2048 * scale)[0]
+            dynamic = table.find(method=method, steps=0, scaling="dynamic", tokens=2048 * scale)[0]
+            assert {own.get("perplexity"), own.get("above")} == {dynamic.get("perplexity"), dynamic.get("above")}, (method, scale)
+        assert table.value("perplexity", method=method, scaling="dynamic", tokens=2048) == 4.05
+    tuned = table.find(method="NTK-aware", steps=400)
+    assert [row["perplexity"] for row in tuned] == [4.39, 3.92, 3.73, 3.21, 8.49]
+
+
+def test_yarn_to_128k():
+    table = profiles.table("yarn-table-1")
+    rows = table.find(model="Llama-2-7B", scale=32)
+    assert [row["perplexity"] for row in rows] == [3.56, 3.04, 2.70, 2.45, 2.37]
+    assert [row["model"] for row in table.rows if "above" in row] == ["Llama-2-7B", "Llama-2-13B"]
+    older = profiles.table("yarn-v2-table-1")
+    assert [older.value("perplexity", method=m, tokens=10_240) for m in ("PI", "NTK-aware", "YaRN")] == [8.07, 6.24, 6.04]
+
+
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_a_table_says_where_it_is_from_and_what_it_is_of(table):
     """A figure nobody can look up is a rumour; one without its model says nothing."""
