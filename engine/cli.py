@@ -82,7 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     retrieval.set_defaults(command=_run_retrieval)
     ring = run.add_parser("ring", help="a prefill split over processes that pass keys and values round, beside one process")
     ring.set_defaults(command=_run_ring)
-    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval, ring):
+    transfer = run.add_parser("transfer", help="KV from one process to another in every number format: bytes, seconds, and what is lost")
+    transfer.set_defaults(command=_run_transfer)
+    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval, ring, transfer):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -226,6 +228,13 @@ def _run_ring(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(ring_for(device_class, **changes), arguments)
+
+
+def _run_transfer(arguments: argparse.Namespace) -> None:
+    from engine.experiments.transfer_scenario import transfer_for
+
+    changes, device_class = _changes(arguments)
+    _run(transfer_for(device_class, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:

@@ -700,6 +700,15 @@ class TestStreamingAndNeedle:
         cells = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["cells"]
         assert sorted((cell["method"], cell["length"], len(cell["by_seed"])) for cell in cells) == [("none", 32, 2), ("none", 64, 2), ("yarn", 32, 2), ("yarn", 64, 2)]
 
+    def test_a_transfer_from_its_name_to_its_rows(self, lab, tmp_path):
+        """With lists as a command line gives them."""
+        settings = ("text=korean", "lengths=40,64", "formats=fp32,int4", "scored=8", "continue_tokens=2", "link_bytes_per_s=1000000")
+        code, out, err = lab("run", "transfer", *self.MODEL, *(word for setting in settings for word in ("--set", setting)), "--json", "out.json")
+        assert code == 0 and out == "", err
+        result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        assert [(row["tokens"], row["format"]) for row in result["rows"]] == [(40, "fp32"), (40, "int4"), (64, "fp32"), (64, "int4")]
+        assert result["link"]["asked_bytes_per_s"] == 1000000 and any(line.startswith("measuring policy=quality tokens=64") for line in err)
+
     @pytest.mark.parametrize(
         "name, arguments, words",
         [
@@ -713,6 +722,7 @@ class TestStreamingAndNeedle:
             ("lengths", ["--preset", "nonsense"], ["nonsense", "lengths-smollm2"]), ("lengths", ["--set", "lengths=127"], ["lengths", "128"]),
             ("lengths", ["--set", "methods=none,all"], ["methods", "by-parts"]), ("lengths", ["--set", "factor=0.5"], ["factor", "from 1"]),
             ("retrieval", [], ["random-tiny", "lab model"]), ("retrieval", ["--set", "depths=0.5,2.5"], ["depths", "0 to 1"]),
+            ("transfer", ["--set", "formats=fp32,int3"], ["formats", "int4"]), ("transfer", ["--set", "lengths=9000"], ["9000", "8192"]),
         ],
         ids=lambda value: str(value)[:40],
     )  # fmt: skip

@@ -30,6 +30,7 @@ VISIBLE_TO_PAGES = (
     "engine.experiments.scenarios",
     "engine.experiments.streaming_scenario",
     "engine.experiments.sweep_scenarios",
+    "engine.experiments.transfer_scenario",
     "engine.experiments.wall_scenario",
     "engine.formulas",
     "engine.measure.export",

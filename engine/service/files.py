@@ -16,8 +16,9 @@ from engine.errors import LabError
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _ENDINGS = (".json.gz", ".json")
-# What a result is about, by experiment: sweeps and rooflines, attention, streaming, needles and lengths, schedules and walls, rings.
-_BODIES = {"points": list, "overview": dict, "curves": dict, "cells": list, "schedules": dict, "layouts": dict}
+# What a result is about, by experiment: sweeps and rooflines, attention, streaming, needles and lengths, schedules and walls, rings,
+# transfers.
+_BODIES = {"points": list, "overview": dict, "curves": dict, "cells": list, "schedules": dict, "layouts": dict, "rows": list}
 
 
 def path_of(folder: Path, run_id: str) -> Path | None:

@@ -17,6 +17,7 @@ from engine.experiments.roofline_scenario import RooflineScenario
 from engine.experiments.scenarios import SchedulesScenario
 from engine.experiments.streaming_scenario import StreamingScenario
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario
+from engine.experiments.transfer_scenario import TransferScenario
 from engine.experiments.wall_scenario import WallScenario
 from engine.measure.device import choose, choose_dtype
 from engine.model.catalog import CATALOG
@@ -33,6 +34,7 @@ SCENARIOS = {
     RingScenario.kind: RingScenario,
     LengthsScenario.kind: LengthsScenario,
     RetrievalScenario.kind: RetrievalScenario,
+    TransferScenario.kind: TransferScenario,
 }
 
 

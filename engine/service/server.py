@@ -38,6 +38,8 @@ from engine.experiments.streaming import run_streaming
 from engine.experiments.streaming_scenario import STREAMING
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP
 from engine.experiments.sweeps import run_sweep
+from engine.experiments.transfer import run_transfer
+from engine.experiments.transfer_scenario import TRANSFER
 from engine.experiments.wall import run_wall
 from engine.experiments.wall_scenario import WALL
 from engine.model.fetch import fetch
@@ -61,9 +63,10 @@ RUNNERS = {
     RING: run_ring,
     LENGTHS: run_lengths,
     RETRIEVAL: run_retrieval,
+    TRANSFER: run_transfer,
 }
 # These have processes of their own for a while, which want the memory.
-WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE, LENGTHS, RETRIEVAL, RING)
+WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE, LENGTHS, RETRIEVAL, RING, TRANSFER)
 
 _STORE_WAIT_S = 5.0
 _IDLE_S = 900

@@ -177,7 +177,7 @@ class _Session:
         self.records: list[dict] = []
 
     def run(self) -> list[dict]:
-        folder = _shared_folder(self.settings.entry_blocks * self.settings.kv_bytes_per_block) if self.decode else None
+        folder = shared_folder(self.settings.entry_blocks * self.settings.kv_bytes_per_block) if self.decode else None
         try:
             files = {w.name: _sized_file(folder, w, self.settings) for w in self.entry} if folder else {}
             for worker in self.entry + self.decode:
@@ -281,7 +281,7 @@ class _Session:
         self.on_record(record)
 
 
-def _shared_folder(needed_bytes: int) -> Path:
+def shared_folder(needed_bytes: int) -> Path:
     """A fresh folder in memory-backed storage if it has room, else on disk (slower, still mapped)."""
     for parent in (Path("/dev/shm"), Path(tempfile.gettempdir())):
         if parent.is_dir() and shutil.disk_usage(parent).free > needed_bytes:
