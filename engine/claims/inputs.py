@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.claims.claim import Input, Source
-from engine.profiles import DeviceProfile, ModelProfile, PublishedTable
+from engine.profiles import DeviceProfile, LinkProfile, ModelProfile, PublishedTable
 
 BF16_BYTES = 2
 FP32_BYTES = 4
@@ -96,6 +96,11 @@ def capacity_bytes(device: DeviceProfile) -> Input:
     """What the driver reports; what the device is sold as where nobody wrote that down."""
     figure = "usable_bytes" if device.usable_bytes else "nominal_bytes"
     return of_device(device, "M", device.capacity_bytes, figure, "B")
+
+
+def of_link(link: LinkProfile) -> Input:
+    """What goes over it in one direction."""
+    return Input("W_link", link.bytes_per_s, "B/s", Source("published", link.sources["bytes_per_s"], link.title))
 
 
 def of_table(table: PublishedTable, symbol: str, value: float, unit: str, model: str = "") -> Input:

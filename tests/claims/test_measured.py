@@ -8,14 +8,14 @@ import pytest
 from engine.claims import Measurement, claims
 from pages._ui import recordings
 from tests.claims import streams
-from tests.pages import rope_small, small
+from tests.pages import ring_small, rope_small, small
 
-KINDS = ("schedules", "chunk-sweep", "roofline", "wall", "streaming", "needle", "lengths", "retrieval")
+KINDS = ("schedules", "chunk-sweep", "roofline", "wall", "streaming", "needle", "lengths", "retrieval", "ring")
 RECORDED = {kind: recordings.load(f"{kind}-cpu") for kind in KINDS if f"{kind}-cpu" in recordings.names(kind)}
 # Of the kinds without a recording a result made by hand.
 EXAMPLES = {
     "streaming": streams.streaming(), "needle": streams.needle(),
-    "lengths": rope_small.lengths(), "retrieval": rope_small.retrieval(),
+    "lengths": rope_small.lengths(), "retrieval": rope_small.retrieval(), "ring": ring_small.ring(),
 } | RECORDED  # fmt: skip
 PAIRS = [(claim.id, kind) for claim in claims().values() for kind in claim.measured]
 
@@ -56,7 +56,7 @@ def test_the_claims_that_can_be_measured():
         ("A14", "schedules"), ("A14", "chunk-sweep"), ("A15", "schedules"), ("A17", "wall"),
         ("A11", "streaming"), ("A11", "needle"), ("A12", "streaming"), ("B5", "streaming"), ("B12", "streaming"), ("B12", "needle"),
         ("A13", "lengths"), ("A16", "lengths"), ("A16", "retrieval"),
-        ("B6", "lengths"), ("B7", "lengths"), ("B11", "lengths"),
+        ("B6", "lengths"), ("B7", "lengths"), ("B11", "lengths"), ("B8", "ring"), ("B9", "ring"), ("B10", "ring"),
     }  # fmt: skip
 
 

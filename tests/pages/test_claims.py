@@ -43,6 +43,9 @@ FINDINGS = {
     ("A16", "retrieval"): {"found", "some", "lost", "blind"},
     ("B6", "lengths"): {"explodes", "breaks", "rises", "level"},
     ("B7", "lengths"): {"within", "holds", "helps", "useless"},
+    ("B8", "ring"): {"shared", "uneven"},
+    ("B9", "ring"): {"as_formula", "differs"},
+    ("B10", "ring"): {"faster", "level", "slower", "crowded"},
     ("B11", "lengths"): {"holds", "helps", "useless"},
 }
 
@@ -230,8 +233,9 @@ def test_the_page_shows_every_claim(lang):
 @pytest.mark.parametrize(
     ("address", "shown"),
     [
-        ({"text": "B"}, ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B11", "B12"]),
-        ({"verdict": "incomplete"}, ["A7", "A8", "A11", "A13", "A16", "B7"]),
+        ({"text": "B"}, ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12"]),
+        ({"verdict": "incomplete"}, ["A7", "A8", "A11", "A13", "A16", "B7", "B8", "B9"]),
+        ({"lesson": "ring"}, ["B8", "B9", "B10"]),
         ({"lesson": "rope"}, ["A13", "A16", "B6", "B7", "B11"]),
         ({"lesson": "sinks"}, ["A11", "A12", "B5", "B12"]),
         ({"lesson": "schedules"}, ["A6", "A7", "A8", "A14", "A15"]),
@@ -259,7 +263,7 @@ def test_a_lesson_that_is_not_in_the_navigation_yet_has_no_link(monkeypatch):
 def test_a_filter_goes_into_the_address_and_out_again():
     app = opened(lang="en")
     app.segmented_control(key="claims-verdict-en").set_value("depends").run()
-    assert cards(app) == ["A5", "A12", "A14", "A17", "B5", "B6", "B12"] and asked(app, "verdict") == "depends"
+    assert cards(app) == ["A5", "A12", "A14", "A17", "B5", "B6", "B10", "B12"] and asked(app, "verdict") == "depends"
     app.segmented_control(key="claims-verdict-en").set_value("any").run()
     assert cards(app) == list(ALL) and "verdict" not in app.query_params
 
