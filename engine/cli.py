@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         experiment.add_argument("--no-wait", action="store_true", help="fail at once if the device is busy")
 
     training = commands.add_parser("train", help="train a model").add_subparsers(required=True, metavar="MODEL")
-    lab = training.add_parser("lab", help="the lab model, from scratch: some 10 minutes on two cores")
+    lab = training.add_parser("lab", help="the lab model, from scratch: 11 minutes on two quiet cores")
     lab.add_argument("--out", required=True, metavar="FOLDER", help="where the model goes, and checkpoints until then")
     lab.add_argument("--seed", type=_natural, default=0, metavar="N", help="default: 0, as the one in profiles/lab-1m")
     lab.add_argument("--steps", type=_natural, metavar="N", help="of the second stage, instead of the recipe's")

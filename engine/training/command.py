@@ -15,12 +15,13 @@ from engine.measure.device import usable_cores
 from engine.measure.threads import OPENMP_SETTINGS
 
 EVERY_S = 5.0
+INTERRUPTED = 130  # as every command that was
 
 
 def train_lab(folder: Path, seed: int, steps: int | None, threads: int, resume: bool, force: bool) -> dict[str, object]:
     """Train the lab model into a folder; returns what its training.json says.
 
-    Raises LabError, and KeyboardInterrupt once what was done is saved.
+    Raises LabError, and SystemExit once what was done is saved after an interrupt.
     """
     for setting, value in OPENMP_SETTINGS.items():
         os.environ.setdefault(setting, value)  # before torch is imported
@@ -36,8 +37,8 @@ def train_lab(folder: Path, seed: int, steps: int | None, threads: int, resume: 
         try:
             return lab.train_lab(folder, recipe, seed, resume=resume, force=force, progress=Lines(), stopped=stopped)
         except Stopped:
-            print(f"stopped; go on with: python -m engine train lab --out {folder} --resume", file=sys.stderr)
-            raise KeyboardInterrupt from None
+            print(f"engine: interrupted; what was done is kept in {folder}, and the same command with --resume goes on", file=sys.stderr)
+            raise SystemExit(INTERRUPTED) from None
 
 
 class Lines:

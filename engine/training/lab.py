@@ -55,10 +55,6 @@ def words_of(tokenizer) -> Words:
 
 
 def _prepare(folder: Path, resume: bool, force: bool) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LabError("output-unwritable", path=str(folder), why=error.strerror or str(error)) from error
     begun = (folder / checkpoint.NAME).exists()
     if (folder / WEIGHTS).exists() and not force:
         raise LabError("training-finished", path=str(folder))
@@ -66,6 +62,10 @@ def _prepare(folder: Path, resume: bool, force: bool) -> None:
         raise LabError("training-not-begun", path=str(folder))
     if begun and not (resume or force):
         raise LabError("training-begun", path=str(folder))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError("output-unwritable", path=str(folder), why=error.strerror or str(error)) from error
 
 
 def _facts(recipe: Recipe, corpus: Corpus, words: Words, trained: Trained, asked_seed: int, vocabulary: str) -> dict[str, object]:

@@ -87,6 +87,12 @@ def test_nothing_is_overwritten(tmp_path, there, options, code):
     assert [path.read_bytes() for path in tmp_path.iterdir()] == ([b"precious"] if there else [])
 
 
+def test_a_mistyped_folder_is_not_made(tmp_path):
+    with pytest.raises(LabError) as caught:
+        lab.train_lab(tmp_path / "mistyped", SMALL, resume=True)
+    assert caught.value.code == "training-not-begun" and not (tmp_path / "mistyped").exists()
+
+
 def test_a_place_that_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError) as caught:
@@ -107,7 +113,7 @@ def test_ctrl_c_keeps_what_is_done(kjv, tmp_path):
         out, error = running.communicate(timeout=120)
     finally:
         running.kill()
-    assert running.returncode == 130 and "--resume" in error and "Traceback" not in error and out == ""
+    assert running.returncode == 130 and "--resume" in error and "not stored" not in error and "Traceback" not in error and out == ""
     assert [path.name for path in (tmp_path / "model").iterdir()] == [checkpoint.NAME]
 
 
