@@ -37,7 +37,8 @@ def train_lab(folder: Path, seed: int, steps: int | None, threads: int, resume: 
         try:
             return lab.train_lab(folder, recipe, seed, resume=resume, force=force, progress=Lines(), stopped=stopped)
         except Stopped:
-            print(f"engine: interrupted; what was done is kept in {folder}, and the same command with --resume goes on", file=sys.stderr)
+            kept = f"what was done is kept in {folder}, and the same command with --resume goes on"
+            print(f"engine: interrupted; {kept}", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
 
 
@@ -62,7 +63,8 @@ class Lines:
     def _line(report) -> str:
         losses = [("text", report.text_loss), ("recall", report.recall_loss)]
         told = ", ".join(f"{name} loss {loss:.3f}" for name, loss in losses if loss is not None)
-        left = "" if report.left_s is None else f", at most {_duration(report.left_s)} left" if report.stage == 0 else f", {_duration(report.left_s)} left"
+        most = "at most " if report.stage == 0 else ""
+        left = "" if report.left_s is None else f", {most}{_duration(report.left_s)} left"
         return f"stage {report.stage + 1} of 2, step {report.step} of {report.steps}: {told}{left}"
 
 

@@ -20,7 +20,11 @@ WEIGHTS = "model.safetensors"
 
 
 def write_model(
-    folder: Path, config: ModelConfig, weights: Mapping[str, torch.Tensor], tokenizer: tokenizers.Tokenizer, facts: Mapping[str, object]
+    folder: Path,
+    config: ModelConfig,
+    weights: Mapping[str, torch.Tensor],
+    tokenizer: tokenizers.Tokenizer,
+    facts: Mapping[str, object],
 ) -> None:
     """Write config.json, tokenizer.json, tokenizer_config.json, training.json (`facts`) and, last, the weights in fp16.
 

@@ -79,7 +79,10 @@ def _facts(recipe: Recipe, corpus: Corpus, words: Words, trained: Trained, asked
         "corpus": {"name": "kjv", "sha256": texts.KJV_SHA256, "version": f"{texts.KJV_FILE.package} {texts.KJV_FILE.version}"},
         "training_text": {"sha256": corpus.sha256, "tokens": len(corpus.ids)},
         "held_out_text": {
-            "name": texts.HELD_OUT_NAME, "books": list(texts.HELD_OUT_BOOKS.values()), "sha256": corpus.held_out_sha256, "tokens": len(corpus.held_out),
+            "name": texts.HELD_OUT_NAME,
+            "books": list(texts.HELD_OUT_BOOKS.values()),
+            "sha256": corpus.held_out_sha256,
+            "tokens": len(corpus.held_out),
         },
         "tokenizer_sha256": vocabulary,
         "recall_steps": trained.recall_steps,

@@ -220,7 +220,7 @@ def losses(network: Network, ids: torch.Tensor, kinds: torch.Tensor) -> tuple[to
 
 
 def _checkpoint(recipe: Recipe, corpus: Corpus, seed: int, folder: Path) -> dict:
-    """One that this training can go on from. Sets torch to as many threads as it had: with others, sums differ in their last bits."""
+    """One that this training can go on from. Sets torch to the threads it had: with others, sums differ in their last bits."""
     state = checkpoint.load(folder)
     if (state["recipe"], state["corpus"], state["numbers"]["asked_seed"]) != (recipe.key(), corpus.sha256, seed):
         raise LabError("training-other-recipe", path=str(folder / checkpoint.NAME))

@@ -64,7 +64,7 @@ def test_the_folder_is_a_model_for_everybody(trained):
 
 
 def test_what_is_said_of_it_is_measured(trained):
-    folder, facts, _ = trained
+    _, facts, _ = trained
     assert facts["seed"] == facts["asked_seed"] == 0 and facts["held_out_text"]["books"] == ["Judges", "Ezekiel", "Acts"]
     assert facts["training_text"]["tokens"] + facts["held_out_text"]["tokens"] > 1_300_000 and facts["seconds"] > 0
     assert facts["recall_steps"] == 2 and 0 <= facts["pairs_recalled"] < 0.5 and facts["threads"] == 1
@@ -104,7 +104,8 @@ def test_ctrl_c_keeps_what_is_done(kjv, tmp_path):
     """The real command, interrupted in its first steps: one checkpoint, a sentence how to go on, no traceback, no model."""
     command = [sys.executable, "-m", "engine", "train", "lab", "--out", str(tmp_path / "model"), "--threads", "1"]
     running = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         first = running.stderr.readline()
