@@ -62,6 +62,8 @@ SERVING = {
     "worker-silent": "No answer from {workers} within {seconds} s; they were ended. Run it again when the machine is less busy.",
     "ring-broken": "Rank {rank} lost its connection to another rank ({why}); the run is lost, nothing else is. Run it again when the machine is less busy.",
     "transfer-corrupted": "Layers {layers} of a KV cache arrived with the checksum {found} and were sent with {expected}; they were not used, and what needed them has ended. Run it again; if it happens again, check this machine's memory.",
+    "transfer-cut": "Of a KV cache {found} {unit} arrived, and {expected} were to come; they were not used, and the request ended. All others went on. Run it again; if it happens again, report it.",
+    "transfer-late": "A KV cache would have been {late_s} s later over a link of {bytes_per_s} bytes per second than it was kept for; the request ended. All others went on. Give the lease more time, take a faster link, or send fewer bits.",
     "clocks-disagree": "The clock of {worker} is {offset_ms} ms off the coordinator's, so times could not be compared; nothing was measured.",
     "torch-without-cuda": "There is a GPU, but the installed PyTorch ({version}) has no CUDA; install the CUDA build, or choose the device cpu.",
     "run-too-long": "The run did not end within {seconds} s and was stopped; take shorter prompts or outputs.",

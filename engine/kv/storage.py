@@ -5,6 +5,7 @@ head_dim] per layer; the memory order differs: CPU attention is fastest over one
 head is outermost, while CUDA's paged kernel wants whole pages of tokens, so there the slot is.
 """
 
+import zlib
 from pathlib import Path
 
 import torch
@@ -85,6 +86,18 @@ class KVStorage:
                 for mine, theirs in ((self.keys, source.keys), (self.values, source.values)):
                     mine[layer][to_slot : to_slot + length].copy_(theirs[layer][from_slot : from_slot + length])
         return tokens * self.bytes_per_token * len(layers) // self.num_layers
+
+    def checksum(self, layers: range, blocks: list[int], tokens: int) -> int:
+        """CRC-32 of the first `tokens` tokens of some layers, the same in either memory order and through any block table:
+        K, then V of each layer, head by head. On the CPU."""
+        checksum, runs = 0, slot_runs(blocks, self.block_tokens, tokens)
+        for layer in layers:
+            for rows in (self.keys[layer], self.values[layer]):
+                for head in range(rows.shape[1]):
+                    for start, length in runs:
+                        piece = rows[start : start + length, head].contiguous().view(torch.uint8)
+                        checksum = zlib.crc32(piece.numpy(), checksum)
+        return checksum
 
 
 def _map(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -6,15 +6,16 @@ All times are seconds from the start, rounded to microseconds.
                happened), the time of every output token, and how it ended. Prefill is the one that made the first
                token, transfer the one after which the request first decoded, decode from then to the last token
     steps      one forward each: worker, begin, end, prefill and decode tokens, slices [request, position, length]
-    transfers  KV that moved between pools: bytes, and the copies it was made of
+    transfers  KV that moved between pools: bytes, the copies it was made of, and the seconds of each kind of work on them
     kv         KV token slots in owned blocks of each worker at each change
-    events     admitted, preempted, lease_expired, returned, refused
+    events     admitted, preempted, lease_expired, returned, refused, failed (its KV did not arrive as it was sent)
     under_way  steps that had begun and not ended when the records end: as steps, without an end. Not in a whole trace
 """
 
 from collections.abc import Iterable
 
 Record = dict
+_WORK = ("quantise_s", "move_s", "dequantise_s", "checksum_s")
 
 
 def build_trace(schedule: str, requests: list[Record], records: Iterable[Record], *, block_tokens: int) -> Record:
@@ -120,6 +121,8 @@ class _Builder:
         transfer["end_s"] = end
         transfer["bytes"] += record["bytes"]
         transfer["parts"].append([begin, end, record["layers"]])
+        for name in _WORK:
+            transfer[name] = round(transfer[name] + record.get(name, 0.0), 6)
         if record["last"]:
             transfer["complete"] = True
             del self.copying[record["index"]]
@@ -141,6 +144,7 @@ class _Builder:
             "bytes": 0,
             "parts": [],
             "complete": False,
+            **dict.fromkeys(_WORK, 0.0),
         }
         self.trace["transfers"].append(transfer)
         return transfer
@@ -161,6 +165,14 @@ class _Builder:
     def _on_refused(self, record: Record) -> None:
         self.trace["requests"][record["index"]].update(status="refused", reason=record["error"])
         self._event(record, "refused")
+
+    def _on_failed(self, record: Record) -> None:
+        self.copying.pop(record["index"], None)
+        for transfer in self.trace["transfers"]:
+            if transfer["request"] == record["index"]:
+                transfer["complete"] = False
+        self.trace["requests"][record["index"]].update(status="failed", reason=record["error"])
+        self._event(record, "failed")
 
     def _on_finished(self, record: Record) -> None:
         self.trace["requests"][record["index"]]["status"] = "finished"

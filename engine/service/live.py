@@ -11,7 +11,7 @@ from engine.measure.trace import build_trace
 CURVE = "curve"
 # And of one that is one cell of such a result, as far as it is known.
 CELL = "cell"
-_ENDS = ("Finished", "Refused")
+_ENDS = ("Finished", "Refused", "Failed")
 # Building may take at most about this share of the time.
 _BUILD_SHARE = 0.2
 

@@ -22,6 +22,7 @@ from engine.serving.router import Capacity, Router
 _SHORTEST_WAIT_S = 0.2
 LOAD_LIMIT_S = 300
 PING_LIMIT_S = 10
+EXACT = "exact"
 _CLOSE_LIMIT_S = 20
 
 
@@ -31,7 +32,11 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """How one schedule is to be served. KV sizes are blocks per worker of each group; reserve_tokens as in `Limits`."""
+    """How one schedule is to be served. KV sizes are blocks per worker of each group; reserve_tokens as in `Limits`.
+
+    kv_format: of the KV that goes from pool to pool, one of `formulas.kv.KV_DTYPES`; "exact" is the cache's own, in place.
+    link_bytes_per_s: of an emulated link between the pools; 0 is this machine's memory.
+    """
 
     schedule: str
     chunk_tokens: int
@@ -46,6 +51,14 @@ class SessionSettings:
     lease_s: float = 60.0
     temperature: float = 0.0
     time_limit_s: float = 900.0
+    kv_format: str = EXACT
+    link_bytes_per_s: float = 0.0
+
+    @property
+    def shared_bytes_per_block(self) -> int:
+        """Of the memory through which KV goes: the cache itself, or room for it in another format. A head of few channels
+        takes more with its scales than without, but never twice as much."""
+        return self.kv_bytes_per_block * (1 if self.kv_format == EXACT else 2)
 
 
 @dataclass(frozen=True)
@@ -177,7 +190,7 @@ class _Session:
         self.records: list[dict] = []
 
     def run(self) -> list[dict]:
-        folder = shared_folder(self.settings.entry_blocks * self.settings.kv_bytes_per_block) if self.decode else None
+        folder = shared_folder(self.settings.entry_blocks * self.settings.shared_bytes_per_block) if self.decode else None
         try:
             files = {w.name: _sized_file(folder, w, self.settings) for w in self.entry} if folder else {}
             for worker in self.entry + self.decode:
@@ -214,6 +227,9 @@ class _Session:
             "layerwise": s.layerwise,
             "lease_ns": int(s.lease_s * 1e9),
             "temperature": s.temperature,
+            "kv_format": None if s.kv_format == EXACT else s.kv_format,
+            "shared_bytes_per_block": s.shared_bytes_per_block,
+            "link_bytes_per_s": s.link_bytes_per_s,
             "shared_file": files.get(worker.name),
             "sources": {
                 name: {"shared_file": file, "num_blocks": s.entry_blocks} for name, file in files.items()
@@ -295,5 +311,5 @@ def shared_folder(needed_bytes: int) -> Path:
 def _sized_file(folder: Path, worker: WorkerSpec, settings: SessionSettings) -> str:
     path = folder / worker.name
     with path.open("wb") as file:
-        file.truncate(settings.entry_blocks * settings.kv_bytes_per_block)
+        file.truncate(settings.entry_blocks * settings.shared_bytes_per_block)
     return str(path)

@@ -7,7 +7,7 @@ fake clock the same loop runs in tests; with a projected runner it is the simula
 from typing import Protocol
 
 from engine.serving.messages import Message
-from engine.serving.nodes import DecodeNode, Fetch, PrefillNode, Replica
+from engine.serving.nodes import DecodeNode, Fetch, PrefillNode, Replica, Sent
 from engine.serving.policies import StepPlan
 from engine.serving.scheduler import Scheduler
 
@@ -17,11 +17,17 @@ class Runner(Protocol):
 
     def now_ns(self) -> int: ...
 
+    def publish(self, indexes: list[int], scheduler: Scheduler, layers: range) -> tuple[tuple[int, int], dict[int, Sent]]:
+        """Make layers of some sequences readable for others; from when to when, and what of each."""
+
     def fetch(self, fetch: Fetch, scheduler: Scheduler) -> dict:
-        """Copy KV from the source's pool into ours; returns the trace record."""
+        """Copy KV from the source's pool into ours; returns the trace record, with an "error" if it is not what was sent."""
 
     def execute(self, plan: StepPlan, scheduler: Scheduler, on_layers=None) -> tuple[dict[int, int], dict]:
-        """Compute a step; returns the sampled tokens {index: token} and the trace record."""
+        """Compute a step; returns the sampled tokens {index: token} and the trace record.
+
+        on_layers(first_layer, end_layer): called whenever these layers are computed.
+        """
 
 
 class Mailbox(Protocol):
@@ -46,21 +52,31 @@ def step(node: Replica, runner: Runner, mailbox: Mailbox) -> bool:
     plan = node.next_plan(runner.now_ns())
     records = []
     if isinstance(node, DecodeNode):
-        for fetch in node.fetches():
-            records.append(runner.fetch(fetch, node.scheduler))
-            node.fetched(fetch, runner.now_ns())
+        records += [_fetched(node, runner, fetch) for fetch in node.fetches()]
     if plan.slices:
         held = _kv_in_use(node, runner.now_ns())  # before the step: when it ends, those who are done give their blocks back
         records += _begun(plan, runner.now_ns())
         _tell(node, mailbox, records)  # offers and acknowledgements must not wait for a long step
-        on_layers = _publisher(node, plan, mailbox) if isinstance(node, PrefillNode) and node.layerwise else None
+        on_layers = _publisher(node, runner, plan, mailbox) if isinstance(node, PrefillNode) and node.layerwise else None
         sampled, record = runner.execute(plan, node.scheduler, on_layers)
         records = [*held, record]
-        node.complete(plan, sampled, runner.now_ns())
+        whole = isinstance(node, PrefillNode) and not node.layerwise
+        sent = runner.publish(node.leaving(plan), node.scheduler, range(node.layers)) if whole else ()
+        node.complete(plan, sampled, runner.now_ns(), *sent)
     worked = bool(plan.slices or plan.admit or plan.preempt or records)
     records += _kv_in_use(node, runner.now_ns())
     _tell(node, mailbox, records)
     return worked
+
+
+def _fetched(node: DecodeNode, runner: Runner, fetch: Fetch) -> dict:
+    """Copy a part; its record, in which a link takes as long as it takes."""
+    record = runner.fetch(fetch, node.scheduler)
+    begin_ns, end_ns = node.fetched(fetch, runner.now_ns(), record.pop("error", None))
+    if node.link:
+        record["move_s"] = max(record["move_s"], round((end_ns - begin_ns) / 1e9, 6))
+        record["end_ns"] = max(record["end_ns"], end_ns)
+    return record
 
 
 def _begun(plan: StepPlan, now_ns: int) -> list[dict]:
@@ -80,9 +96,10 @@ def _kv_in_use(node: Replica, now_ns: int) -> list[dict]:
     return [{"type": "kv", "at_ns": now_ns, "blocks": in_use}]
 
 
-def _publisher(node: PrefillNode, plan: StepPlan, mailbox: Mailbox):
-    def on_layers(first_layer: int, end_layer: int, published_ns: tuple[int, int]) -> None:
-        node.publish(plan, first_layer, end_layer, published_ns)
+def _publisher(node: PrefillNode, runner: Runner, plan: StepPlan, mailbox: Mailbox):
+    def on_layers(first_layer: int, end_layer: int) -> None:
+        published_ns, sent = runner.publish(node.leaving(plan), node.scheduler, range(first_layer, end_layer))
+        node.publish(plan, first_layer, end_layer, published_ns, sent)
         _tell(node, mailbox, [])
 
     return on_layers

@@ -7,6 +7,7 @@ A request's life, as messages (R = router, P = prefill worker, D = decode worker
     D -> R -> P  Ack                   P may free the blocks
     D -> R  Finished
     D -> R  Return                     preempted or lease lost: R submits it to a P again, with the tokens so far
+    D -> R  Failed                     what arrived is not what was sent, or will be too late: it ends here
 
 `attempt` counts how often a request was prefilled before: an answer to an earlier attempt is too late and is ignored.
 """
@@ -50,7 +51,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class Part:
-    """Layers [first_layer, end_layer) of an offer may be read now. The last part carries token 1 and the lease's end."""
+    """Layers [first_layer, end_layer) of an offer may be read now. The last part carries token 1 and the lease's end.
+
+    size, crc32: of the bytes that are sent; None if nobody counted. quantise_s, checksum_s: what making them took.
+    """
 
     index: int
     attempt: int
@@ -59,6 +63,10 @@ class Part:
     published_ns: tuple[int, int]
     token: int | None = None
     lease_expires_ns: int | None = None
+    size: int = 0
+    crc32: int | None = None
+    quantise_s: float = 0.0
+    checksum_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,14 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class Failed:
+    """The request ended unserved, and why; the others go on."""
+
+    index: int
+    error: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Noted:
     """Something for the trace: kind is admitted, preempted or lease_expired."""
 
@@ -98,8 +114,8 @@ class Noted:
     at_ns: int
 
 
-Message = Submit | Offer | Part | Ack | Return | Finished | Refused | Noted
-_BY_NAME = {cls.__name__: cls for cls in (Submit, Offer, Part, Ack, Return, Finished, Refused, Noted)}
+Message = Submit | Offer | Part | Ack | Return | Finished | Refused | Failed | Noted
+_BY_NAME = {cls.__name__: cls for cls in (Submit, Offer, Part, Ack, Return, Finished, Refused, Failed, Noted)}
 
 
 def encode(message: Message) -> str:

@@ -2,17 +2,19 @@
 
     Replica      unified or chunked: a request stays here from prompt to last token
     PrefillNode  computes prompts and their first token, then holds the KV under a lease until it was fetched
-    DecodeNode   takes KV in, decodes; gives a sequence back when its KV is lost
+    DecodeNode   takes KV in, decodes; gives a sequence back when its KV is lost, ends it when what came is not what was sent
 
 Time comes in as `now_ns`; messages to others collect in `outbox`. Nothing here blocks, and nothing imports torch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from engine.errors import LabError
 from engine.kv.eviction import Full, from_dict
-from engine.serving.messages import Ack, Finished, Message, Noted, Offer, Part, Refused, Return, Submit
+from engine.serving.link import Link
+from engine.serving.messages import Ack, Failed, Finished, Message, Noted, Offer, Part, Refused, Return, Submit
 from engine.serving.policies import StepPlan
 from engine.serving.request import Request, Sequence
 from engine.serving.scheduler import Scheduler
@@ -28,6 +30,16 @@ class Fetch:
     source_blocks: tuple[int, ...]
     tokens: int
     part: Part
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a part says of the bytes that it is about: see `Part`."""
+
+    size: int
+    crc32: int
+    quantise_s: float
+    checksum_s: float
 
 
 class Replica:
@@ -116,15 +128,30 @@ class PrefillNode(Replica):
                     self._offer(self.scheduler[index])
         return plan
 
-    def publish(self, plan: StepPlan, first_layer: int, end_layer: int, published_ns: tuple[int, int]) -> None:
-        """Layers of this step's prompts are readable (layer by layer transfer, called while the step runs)."""
-        for piece in plan.slices:
-            sequence = self.scheduler[piece.index]
-            if not _last_token_is_next(sequence):
-                self.outbox.append(Part(piece.index, sequence.preemptions, first_layer, end_layer, published_ns))
+    def leaving(self, plan: StepPlan) -> list[int]:
+        """Of which sequences of this step the KV will be needed elsewhere."""
+        return [piece.index for piece in plan.slices if not _last_token_is_next(self.scheduler[piece.index])]
 
-    def complete(self, plan: StepPlan, sampled: Mapping[int, int], now_ns: int) -> None:
-        """As for a replica; then each unfinished sequence is pinned, and its last part (or all of it) made readable."""
+    def publish(
+        self, plan: StepPlan, first_layer: int, end_layer: int, published_ns: tuple[int, int], sent: Mapping[int, Sent] | None = None
+    ) -> None:
+        """Layers of this step's prompts are readable (layer by layer transfer, called while the step runs)."""
+        for index in self.leaving(plan):
+            attempt = self.scheduler[index].preemptions
+            self.outbox.append(Part(index, attempt, first_layer, end_layer, published_ns, **(asdict(sent[index]) if sent else {})))
+
+    def complete(
+        self,
+        plan: StepPlan,
+        sampled: Mapping[int, int],
+        now_ns: int,
+        published_ns: tuple[int, int] | None = None,
+        sent: Mapping[int, Sent] | None = None,
+    ) -> None:
+        """As for a replica; then each unfinished sequence is pinned, and its last part (or all of it) made readable.
+
+        published_ns, sent: of all of it, where it goes only now.
+        """
         super().complete(plan, sampled, now_ns)
         for piece in plan.slices:
             if piece.index not in self.scheduler:
@@ -139,9 +166,10 @@ class PrefillNode(Replica):
                     sequence.preemptions,
                     first_layer=self.layers if self.layerwise else 0,
                     end_layer=self.layers,
-                    published_ns=(now_ns, now_ns),
+                    published_ns=published_ns or (now_ns, now_ns),
                     token=sequence.tokens[-1],
                     lease_expires_ns=now_ns + self.lease_ns,
+                    **(asdict(sent[piece.index]) if sent else {}),
                 )
             )
 
@@ -160,23 +188,39 @@ class PrefillNode(Replica):
 
 @dataclass
 class _Arrival:
-    """KV on its way in: the offer, and the parts that may be read but were not yet."""
+    """KV on its way in: the offer, and the parts that may be read but were not yet.
+
+    admitted_ns: since when there is room for it; layers: how many came; here_ns: when the last one is here, once it was
+    copied; error: what is wrong with it.
+    """
 
     offer: Offer
     parts: list[Part] = field(default_factory=list)
     last: Part | None = None
+    admitted_ns: int = 0
+    layers: int = 0
+    here_ns: int | None = None
+    error: dict[str, Any] | None = None
 
 
 class DecodeNode(Replica):
-    """The decode pool's worker: never computes a prompt."""
+    """The decode pool's worker: never computes a prompt.
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    link: an emulated one, over which all parts come, in the order in which they are fetched; a copy that was quicker is held
+    back, while others decode. layers: of the model, all of which must come.
+    """
+
+    def __init__(self, scheduler: Scheduler, *, link: Link | None = None, layers: int | None = None) -> None:
         super().__init__(scheduler)
+        self.link = link
+        self.layers = layers
         self.arrivals: dict[int, _Arrival] = {}
 
     @property
     def next_deadline_ns(self) -> int | None:
-        return min((a.last.lease_expires_ns for a in self.arrivals.values() if a.last), default=None)
+        """When a lease ends before its KV was copied, or a copy is here at last."""
+        due = [a.last.lease_expires_ns if a.here_ns is None else a.here_ns for a in self.arrivals.values() if a.last]
+        return min(due, default=None)
 
     def receive(self, message: Message, now_ns: int) -> None:
         if isinstance(message, Offer):
@@ -191,9 +235,15 @@ class DecodeNode(Replica):
 
     def next_plan(self, now_ns: int) -> StepPlan:
         for index, arrival in list(self.arrivals.items()):
-            if arrival.last and arrival.last.lease_expires_ns <= now_ns:
+            if arrival.here_ns is not None:
+                if arrival.here_ns <= now_ns:
+                    self._begin(index)
+            elif arrival.last and arrival.last.lease_expires_ns <= now_ns:
                 self._give_back(index, "lease_expired")
         plan = super().next_plan(now_ns)
+        for index, _ in plan.admit:
+            if index in self.arrivals:
+                self.arrivals[index].admitted_ns = now_ns
         for index in plan.preempt:
             self._give_back(index, "preempted")
         return plan
@@ -208,20 +258,45 @@ class DecodeNode(Replica):
                 ready += [Fetch(o.index, o.attempt, o.source, tuple(o.blocks), len(o.tokens), p) for p in arrival.parts]
         return ready
 
-    def fetched(self, fetch: Fetch, now_ns: int) -> None:
-        """A part was copied. After the last one the sequence may decode, if the lease still held when the copy ended."""
-        arrival = self.arrivals[fetch.index]
-        arrival.parts.remove(fetch.part)
-        if fetch.part.token is None:
-            return
-        if now_ns >= fetch.part.lease_expires_ns:
+    def fetched(self, fetch: Fetch, now_ns: int, error: dict[str, Any] | None = None) -> tuple[int, int]:
+        """A part was copied, or found to be wrong (`error`): from when to when it is on the link.
+
+        After the last one the sequence may decode, if the lease still held when the copy ended; with a part that is wrong,
+        without one, or if the link cannot bring it before the lease ends, it ends here.
+        """
+        arrival, part = self.arrivals[fetch.index], fetch.part
+        arrival.parts.remove(part)
+        arrival.layers += part.end_layer - part.first_layer
+        arrival.error = arrival.error or error
+        span = self.link.send(max(part.published_ns[1], arrival.admitted_ns), part.size) if self.link else (now_ns, now_ns)
+        if part.token is not None:
+            self._all_copied(fetch, now_ns, span[1])
+        return span
+
+    def _all_copied(self, fetch: Fetch, now_ns: int, due_ns: int) -> None:
+        arrival, lease_ns = self.arrivals[fetch.index], fetch.part.lease_expires_ns
+        if self.layers is not None and arrival.layers != self.layers and not arrival.error:
+            arrival.error = LabError("transfer-cut", found=arrival.layers, expected=self.layers, unit="layers").as_dict()
+        if self.link and due_ns >= lease_ns and not arrival.error:
+            late_s = round((due_ns - lease_ns) / 1e9, 3)
+            arrival.error = LabError("transfer-late", late_s=late_s, bytes_per_s=round(self.link.bytes_per_s)).as_dict()
+        if arrival.error:
+            self.scheduler.remove(fetch.index)
+            del self.arrivals[fetch.index]
+            self.outbox += [Failed(fetch.index, arrival.error), Ack(fetch.index, fetch.attempt)]
+        elif now_ns >= lease_ns:
             self._give_back(fetch.index, "lease_expired")
-            return
-        del self.arrivals[fetch.index]
-        sequence = self.scheduler[fetch.index]
+        else:
+            arrival.here_ns = max(now_ns, due_ns)
+            if due_ns <= now_ns:
+                self._begin(fetch.index)
+
+    def _begin(self, index: int) -> None:
+        """All KV of a sequence is here: it may decode, and the other side forget it."""
+        arrival, sequence = self.arrivals.pop(index), self.scheduler[index]
         sequence.computed = sequence.prefill_end
-        sequence.tokens.append(fetch.part.token)
-        self.outbox.append(Ack(fetch.index, fetch.attempt))
+        sequence.tokens.append(arrival.last.token)
+        self.outbox.append(Ack(index, arrival.offer.attempt))
 
     def _give_back(self, index: int, reason: str) -> None:
         arrival = self.arrivals.pop(index, None)

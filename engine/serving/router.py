@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engine.errors import LabError
 from engine.kv.eviction import Full, as_dict
-from engine.serving.messages import Ack, Finished, Message, Offer, Part, Refused, Return, Submit
+from engine.serving.messages import Ack, Failed, Finished, Message, Offer, Part, Refused, Return, Submit
 from engine.serving.request import Request
 from engine.serving.scheduler import refuse_what_never_fits
 
@@ -83,7 +83,7 @@ class Router:
                 self._left[worker].pop(index, None)
                 self._attempt[index] += 1
                 return self._enter(index, tokens)
-            case Finished(index=index) | Refused(index=index):
+            case Finished(index=index) | Refused(index=index) | Failed(index=index):
                 self.ended.add(index)
                 self._left[worker].pop(index, None)
         return []

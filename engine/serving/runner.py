@@ -1,25 +1,29 @@
 """Runs a plan on the real model and stamps what happened."""
 
+import zlib
 from collections.abc import Callable
 
 import torch
 
+from engine.errors import LabError
 from engine.kv.attention import BatchAttention, Span
 from engine.kv.blocks import slot_runs
 from engine.kv.evicting import EvictingAttention, EvictingSpan
 from engine.kv.eviction import Full
+from engine.kv.quantised import layer_bytes, pack, unpack
 from engine.kv.storage import KVStorage
 from engine.measure.clock import now_ns
 from engine.model.transformer import Attend, Transformer
-from engine.serving.nodes import Fetch
+from engine.serving.nodes import Fetch, Sent
 from engine.serving.policies import StepPlan
 from engine.serving.sampling import sample
 from engine.serving.scheduler import Scheduler
+from engine.serving.staging import Staging
 
 # A layer-by-layer transfer sends this many parts per prompt: enough to overlap, few enough to cost nothing.
 LAYER_PARTS = 6
 
-OnLayers = Callable[[int, int, tuple[int, int]], None]
+OnLayers = Callable[[int, int], None]
 
 
 class StepCancelled(Exception):
@@ -30,7 +34,8 @@ class TorchRunner:
     """One model, one KV storage, one device.
 
     `published` is what other processes read: the storage itself where it lies in shared memory (CPU), a copy in shared
-    host memory for a GPU. `sources` are the published storages of the prefill workers, by name.
+    host memory for a GPU. `sources` are the published storages of the prefill workers, by name. With a `kv_format` other
+    than the storage's own, what is published are bytes in that format, and both are stagings.
     """
 
     def __init__(
@@ -38,8 +43,9 @@ class TorchRunner:
         model: Transformer,
         storage: KVStorage,
         *,
-        published: KVStorage | None = None,
-        sources: dict[str, KVStorage] | None = None,
+        published: KVStorage | Staging | None = None,
+        sources: dict[str, KVStorage] | dict[str, Staging] | None = None,
+        kv_format: str | None = None,
         temperature: float = 0.0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -47,6 +53,7 @@ class TorchRunner:
         self.storage = storage
         self.published = published
         self.sources = sources or {}
+        self.kv_format = kv_format
         self.temperature = temperature
         self.cancelled = cancelled
         self.device = storage.memory.device
@@ -62,14 +69,12 @@ class TorchRunner:
         """
         begin = now_ns()
         ids, positions, attend, rows = self._batch(plan, scheduler)
-        attend = self._watched(attend, plan, scheduler, on_layers)
+        attend = self._watched(attend, on_layers)
         logits = self.model(ids, positions, attend, rows)
         sampling = [scheduler[piece.index] for piece in plan.slices if piece.sample]
         # Without a row to sample (a chunk in the middle of a prompt) nothing above waits for the device: do it here.
         tokens, gaps = sample(logits, sampling, self.temperature) if sampling else ([], [])
         self._synchronise()
-        if self.published is not None and self.published is not self.storage and on_layers is None:
-            self._publish(plan, scheduler, range(self.storage.num_layers))
         record = {
             "type": "step",
             "begin_ns": begin,
@@ -82,24 +87,103 @@ class TorchRunner:
         return {s.index: token for s, token in zip(sampling, tokens, strict=True)}, record
 
     def fetch(self, fetch: Fetch, scheduler: Scheduler) -> dict:
-        """Copy published layers of one request into our own blocks; returns the trace record."""
-        begin = now_ns()
-        layers = range(fetch.part.first_layer, fetch.part.end_layer)
+        """Copy published layers of one request into our own blocks; returns the trace record.
+
+        What is not what was sent is not used: the record has an "error" then, beside what was copied of it.
+        """
+        begin, part = now_ns(), fetch.part
+        layers = range(part.first_layer, part.end_layer)
         blocks = list(scheduler.blocks.table(fetch.index))
-        source = self.sources[fetch.source]
-        moved = self.storage.copy_from(source, layers, list(fetch.source_blocks), blocks, fetch.tokens)
-        self._synchronise()
+        expected = len(layers) * self._layer_bytes(fetch.tokens)
+        marks, error = [begin] * 3, None
+        if part.crc32 is not None and part.size != expected:
+            error = LabError("transfer-cut", found=part.size, expected=expected, unit="bytes")
+        elif layers:
+            take = self._take_exact if self.kv_format is None else self._take_packed
+            marks, found = take(fetch, layers, blocks)
+            if part.crc32 is not None and found != part.crc32:
+                names = f"{layers[0] + 1}-{layers[-1] + 1}"
+                error = LabError("transfer-corrupted", layers=names, found=f"{found:08x}", expected=f"{part.crc32:08x}")
+        end = now_ns()
+        copied, checked, read = marks
         return {
             "type": "fetch",
             "index": fetch.index,
             "source": fetch.source,
-            "published_ns": list(fetch.part.published_ns),
+            "published_ns": list(part.published_ns),
             "begin_ns": begin,
-            "end_ns": now_ns(),
+            "end_ns": end,
             "layers": len(layers),
-            "bytes": moved,
-            "last": fetch.part.token is not None,
+            "bytes": min(part.size, expected) if part.crc32 is not None else expected,
+            "last": part.token is not None,
+            "quantise_s": part.quantise_s,
+            "move_s": _seconds(copied - begin),
+            "checksum_s": round(part.checksum_s + _seconds(checked - copied), 6),
+            "dequantise_s": _seconds(read - checked),
+            **({"error": error.as_dict()} if error else {}),
         }
+
+    def publish(self, indexes: list[int], scheduler: Scheduler, layers: range) -> tuple[tuple[int, int], dict[int, Sent]]:
+        """Layers of some sequences to where the decode side reads them (a copy to the host only for a GPU, or in another
+        format), with what is needed to verify them. -> (from when to when, by sequence)."""
+        begin, sent = now_ns(), {}
+        for index in indexes:
+            blocks, tokens = list(scheduler.blocks.table(index)), scheduler[index].prefill_end
+            sent[index] = (self._send_exact if self.kv_format is None else self._send_packed)(blocks, tokens, layers)
+        return (begin, now_ns()), sent
+
+    def _send_exact(self, blocks: list[int], tokens: int, layers: range) -> Sent:
+        if self.published is not self.storage:
+            self.published.copy_from(self.storage, layers, blocks, blocks, tokens)
+            self._synchronise()
+        begin = now_ns()
+        crc32 = self.published.checksum(layers, blocks, tokens)
+        return Sent(len(layers) * self._layer_bytes(tokens), crc32, 0.0, _seconds(now_ns() - begin))
+
+    def _send_packed(self, blocks: list[int], tokens: int, layers: range) -> Sent:
+        begin, each = now_ns(), self._layer_bytes(tokens)
+        runs = slot_runs(blocks, self.storage.block_tokens, tokens)
+        packed = torch.cat([pack(*self.storage.read(layer, runs), self.kv_format) for layer in layers]).cpu()
+        self.published.write(blocks, layers.start * each, packed)
+        quantised = now_ns()
+        crc32 = zlib.crc32(packed.numpy())
+        return Sent(len(packed), crc32, _seconds(quantised - begin), _seconds(now_ns() - quantised))
+
+    def _take_exact(self, fetch: Fetch, layers: range, blocks: list[int]) -> tuple[list[int], int]:
+        """-> (when it was copied, verified, read back), the checksum."""
+        source, source_blocks = self.sources[fetch.source], list(fetch.source_blocks)
+        self.storage.copy_from(source, layers, source_blocks, blocks, fetch.tokens)
+        self._synchronise()
+        copied = now_ns()
+        # A GPU's own copy would have to come back for it: there it is what lay in the host's memory that is verified.
+        where, table = (self.storage, blocks) if self.device.type == "cpu" else (source, source_blocks)
+        found = where.checksum(layers, table, fetch.tokens) if fetch.part.crc32 is not None else 0
+        checked = now_ns()
+        return [copied, checked, checked], found
+
+    def _take_packed(self, fetch: Fetch, layers: range, blocks: list[int]) -> tuple[list[int], int]:
+        """The same; what does not verify is not read back."""
+        config, each = self.model.config, self._layer_bytes(fetch.tokens)
+        arrived = self.sources[fetch.source].read(list(fetch.source_blocks), layers.start * each, len(layers) * each)
+        copied = now_ns()
+        found = zlib.crc32(arrived.numpy())
+        checked = now_ns()
+        if found == fetch.part.crc32:
+            size = self.storage.block_tokens
+            slots = torch.tensor([blocks[p // size] * size + p % size for p in range(fetch.tokens)], device=self.device)
+            for layer, some in zip(layers, arrived.to(self.device).split(each), strict=True):
+                shape = (fetch.tokens, config.n_kv_heads, config.head_dim)
+                keys, values = unpack(some, *shape, self.kv_format, self.storage.memory.dtype)
+                self.storage.write(layer, slots, keys.transpose(0, 1), values.transpose(0, 1))
+            self._synchronise()
+        return [copied, checked, now_ns()], found
+
+    def _layer_bytes(self, tokens: int) -> int:
+        """On the link."""
+        config = self.model.config
+        if self.kv_format is None:
+            return tokens * self.storage.bytes_per_token // self.storage.num_layers
+        return layer_bytes(tokens, config.n_kv_heads, config.head_dim, self.kv_format)
 
     def _batch(self, plan: StepPlan, scheduler: Scheduler):
         """Token ids, positions, the attend function and the rows to sample from.
@@ -135,7 +219,7 @@ class TorchRunner:
             attend = _side_by_side(attend, len(slots), EvictingAttention(self.storage, evicting, self.model.rope))
         return ids_, positions_, attend, rows_.long()
 
-    def _watched(self, attend, plan: StepPlan, scheduler: Scheduler, on_layers: OnLayers | None):
+    def _watched(self, attend, on_layers: OnLayers | None):
         """The attend function, looking up between layers: was the session closed, are layers ready to publish?"""
         layers = self.storage.num_layers
         size = -(-layers // LAYER_PARTS)
@@ -145,25 +229,18 @@ class TorchRunner:
                 raise StepCancelled
             out = attend(layer, q, k, v)
             if on_layers and ((layer + 1) % size == 0 or layer + 1 == layers):
-                first = layer // size * size
-                begin = now_ns()
-                if self.published is not self.storage:
-                    self._publish(plan, scheduler, range(first, layer + 1))
-                on_layers(first, layer + 1, (begin, now_ns()))
+                on_layers(layer // size * size, layer + 1)
             return out
 
         return watched
 
-    def _publish(self, plan: StepPlan, scheduler: Scheduler, layers: range) -> None:
-        """Bring this step's KV to where the decode side reads it (a copy to the host; only for a GPU)."""
-        for piece in plan.slices:
-            blocks = list(scheduler.blocks.table(piece.index))
-            self.published.copy_from(self.storage, layers, blocks, blocks, piece.start + piece.length)
-        self._synchronise()
-
     def _synchronise(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def _seconds(ns: int) -> float:
+    return round(ns / 1e9, 6)
 
 
 def _side_by_side(plain: Attend | None, plain_rows: int, evicting: Attend) -> Attend:

@@ -167,10 +167,12 @@ class Worker:
     def _session(self, settings: dict, cancelled: Callable[[], bool]):
         from engine.kv.blocks import BlockPool
         from engine.kv.storage import KVStorage
+        from engine.serving.link import Link
         from engine.serving.nodes import DecodeNode, PrefillNode, Replica
         from engine.serving.policies import Chunked, DecodeOnly, Limits, PrefillOnly, Unified
         from engine.serving.runner import TorchRunner
         from engine.serving.scheduler import Scheduler
+        from engine.serving.staging import Staging
 
         num_blocks, block_tokens = settings["num_blocks"], settings["block_tokens"]
         limits = Limits(settings["max_batch_requests"], settings["max_prefill_tokens"], settings["reserve_tokens"])
@@ -189,9 +191,15 @@ class Worker:
                 heads_first=on_cpu,
             )
 
+        def between(num_blocks: int, shared_file: str) -> KVStorage | Staging:
+            if kv_format:
+                return Staging(Path(shared_file), num_blocks, settings["shared_bytes_per_block"])
+            return storage("cpu", num_blocks, shared_file)
+
         published, sources = None, {}
-        shared_file = settings.get("shared_file")
-        own = storage(self.device, num_blocks, shared_file if on_cpu else None)
+        shared_file, kv_format = settings.get("shared_file"), settings["kv_format"]
+        in_place = on_cpu and not kv_format
+        own = storage(self.device, num_blocks, shared_file if in_place else None)
         blocks = BlockPool(num_blocks, block_tokens)  # after the tensors: it is they that tell when a budget is absurd
         match settings["role"]:
             case "unified":
@@ -199,7 +207,7 @@ class Worker:
             case "chunked":
                 node = Replica(Scheduler(Chunked(settings["chunk_tokens"]), blocks, limits))
             case "prefill":
-                published = own if on_cpu else storage("cpu", num_blocks, shared_file)
+                published = own if in_place else between(num_blocks, shared_file)
                 node = PrefillNode(
                     Scheduler(PrefillOnly(), blocks, limits),
                     name=settings["name"],
@@ -209,13 +217,16 @@ class Worker:
                 )
             case "decode":
                 for name, source in settings["sources"].items():
-                    sources[name] = storage("cpu", source["num_blocks"], source["shared_file"])
-                node = DecodeNode(Scheduler(DecodeOnly(), blocks, limits))
+                    sources[name] = between(source["num_blocks"], source["shared_file"])
+                rate = settings["link_bytes_per_s"]
+                link = Link(rate) if rate else None
+                node = DecodeNode(Scheduler(DecodeOnly(), blocks, limits), link=link, layers=config.n_layers)
         runner = TorchRunner(
             self.loaded.transformer,
             own,
             published=published,
             sources=sources,
+            kv_format=kv_format,
             temperature=settings["temperature"],
             cancelled=cancelled,
         )

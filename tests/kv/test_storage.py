@@ -51,6 +51,23 @@ def test_read_gives_what_was_written(order, table):
     torch.testing.assert_close(values, v, rtol=0, atol=0)
 
 
+def test_a_checksum_is_of_the_tokens_and_not_of_where_they_lie():
+    """Sender and receiver have other blocks, and a GPU's host copy another order; one number or layer exchanged is damage."""
+    stores = [storage(HEADS_FIRST), storage(SLOTS_FIRST), storage(HEADS_FIRST)]
+    tables = [(1, 2, 3), (1, 2, 3), (5, 0, 4)]
+    for store, table in zip(stores, tables, strict=True):
+        fill(store, table, tokens=10)
+    found = {store.checksum(range(1, 3), list(table), 10) for store, table in zip(stores, tables, strict=True)}
+    assert len(found) == 1
+    store, table = stores[0], list(tables[0])
+    (whole,) = found
+    assert store.checksum(range(2), table, 10) != whole != store.checksum(range(1, 3), table, 9)
+    store.values[1][slots_of(table, 4, 10)[7], 1, 3] += 1e-6
+    damaged = store.checksum(range(1, 3), table, 10)
+    store.keys[0][slots_of(table, 4, 10)[0]] = 9.0
+    assert damaged != whole and store.checksum(range(1, 3), table, 10) == damaged, "another layer is another part"
+
+
 @pytest.mark.parametrize("order", [HEADS_FIRST, SLOTS_FIRST], ids=["heads first", "slots first"])
 def test_writing_one_sequence_leaves_the_others_alone(order):
     """A write by wrong slots would corrupt the neighbour in the pool."""

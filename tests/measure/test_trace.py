@@ -1,5 +1,7 @@
 """From records to a trace: the stamps of each request's life, steps, transfers and KV in use."""
 
+import pytest
+
 from engine.measure.trace import build_trace, output_tokens
 from tests.measure.traces import REFUSAL, REQUESTS, RECORDS, at, fetch, kv, noted, small_trace, step
 
@@ -54,10 +56,29 @@ def test_a_transfer_is_the_copies_of_one_prompt():
     first, second = small_trace()["transfers"]
     assert first == {
         "request": 0, "from": "prefill-0", "to": "decode-0", "begin_s": 0.010, "end_s": 0.012, "bytes": 200,
-        "parts": [[0.011, 0.012, 2]], "complete": True,
+        "parts": [[0.011, 0.012, 2]], "complete": True, "quantise_s": 0.0, "move_s": 0.0, "dequantise_s": 0.0, "checksum_s": 0.0,
     }  # fmt: skip
     assert second["bytes"] == 200 and second["parts"] == [[0.031, 0.033, 1], [0.062, 0.064, 1]]
     assert (second["begin_s"], second["end_s"]) == (0.030, 0.064)
+
+
+def test_what_was_done_to_a_transfer_s_bytes_adds_up():
+    """Of the last part alone, quantising would look as if it cost nothing."""
+    parts = [{**fetch(0, 10, 11, 12, 1, last=False), "quantise_s": 0.25, "move_s": 0.5}, {**fetch(0, 10, 12, 13, 1, last=True), "quantise_s": 0.25, "checksum_s": 1.0}]
+    (transfer,) = build_trace("disaggregated", REQUESTS, [*RECORDS[:2], *parts], block_tokens=4)["transfers"]
+    assert [transfer[f"{name}_s"] for name in ("quantise", "move", "dequantise", "checksum")] == [0.5, 0.5, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_failed_transfer_is_told_as_that(last):
+    """Its reason, an event, and no complete transfer; what another attempt moves is another transfer."""
+    failed = {"type": "Failed", "index": 0, "error": {"code": "transfer-cut"}, "at_ns": at(20), "worker": "decode-0"}
+    records = [*RECORDS[:2], step("prefill-0", 2, 10, [[0, 0, 4]], [0]), fetch(0, 10, 11, 12, 1, last=last), failed]
+    trace = build_trace("disaggregated", REQUESTS, records, block_tokens=4)
+    request = trace["requests"][0]
+    assert (request["status"], request["reason"], len(request["token_s"])) == ("failed", {"code": "transfer-cut"}, 1)
+    assert trace["events"] == [{"at_s": 0.02, "type": "failed", "request": 0, "worker": "decode-0"}]
+    assert [transfer["complete"] for transfer in trace["transfers"]] == [False]
 
 
 def test_a_returned_request_is_transferred_anew():

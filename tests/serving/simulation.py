@@ -16,7 +16,7 @@ from engine.errors import LabError
 from engine.kv.blocks import BlockPool
 from engine.serving.loop import step
 from engine.serving.messages import Ack, Noted, Offer, Part, Return
-from engine.serving.nodes import DecodeNode, PrefillNode, Replica
+from engine.serving.nodes import DecodeNode, PrefillNode, Replica, Sent
 from engine.serving.policies import Chunked, DecodeOnly, Limits, PrefillOnly, Unified
 from engine.serving.request import Request
 from engine.serving.router import Capacity, Router
@@ -90,6 +90,10 @@ class FakeRunner:
             "last": fetch.part.token is not None,
         }
 
+    def publish(self, indexes, scheduler, layers):
+        sizes = {index: scheduler[index].prefill_end * len(layers) for index in indexes}
+        return (self.worker.clock, self.worker.clock), {index: Sent(size, 0, 0.0, 0.0) for index, size in sizes.items()}
+
     def execute(self, plan, scheduler, on_layers=None):
         begin = self.worker.clock
         sampled = {}
@@ -102,7 +106,7 @@ class FakeRunner:
                     self.worker.kv.write(table, position, layers, value)
             self.worker.clock += 1 + self.rng.randint(0, self.worker.world.step_ns)
             if on_layers:
-                on_layers(layers.start, layers.stop, (self.worker.clock, self.worker.clock))
+                on_layers(layers.start, layers.stop)
         for piece in plan.slices:
             if piece.sample:
                 table = scheduler.blocks.table(piece.index)

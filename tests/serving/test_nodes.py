@@ -1,12 +1,14 @@
 """The pools' state machines and the router, message by message: late, lost and repeated ones above all."""
 
+import dataclasses
 import json
 
 import pytest
 
 from engine.errors import LabError
 from engine.kv.blocks import BlockPool
-from engine.serving.messages import Ack, Finished, Noted, Offer, Part, Refused, Return, Submit, decode, encode
+from engine.serving.link import Link
+from engine.serving.messages import Ack, Failed, Finished, Noted, Offer, Part, Refused, Return, Submit, decode, encode
 from engine.serving.nodes import DecodeNode, PrefillNode, Replica
 from engine.serving.policies import DecodeOnly, Limits, PrefillOnly, Unified
 from engine.serving.request import Request
@@ -52,7 +54,7 @@ def prefill(node, now_ns) -> list:
 
 def arrived(node, now_ns=10, **options) -> None:
     """A sequence with its KV copied, ready to decode."""
-    node.receive(offer(**options), now_ns)
+    node.receive(offer(**{name: value for name, value in options.items() if name != "layers"}), now_ns)
     options.pop("prompt", None), options.pop("output", None), options.pop("made", None)
     node.receive(part(**options), now_ns)
     node.next_plan(now_ns)
@@ -223,6 +225,54 @@ class TestDecodeNode:
         (fetch,) = node.fetches()
         assert fetch.attempt == fetch.part.attempt == 1
 
+    def test_a_part_that_is_wrong_ends_the_request_when_its_last_one_is_here(self):
+        """Not before: an acknowledgement of blocks that are not pinned yet would be lost, and they pinned until the lease ends."""
+        node = decode_node()
+        node.receive(offer(), 1)
+        node.receive(part(token=None, layers=(0, 2)), 2)
+        node.next_plan(3)
+        (fetch,) = node.fetches()
+        node.fetched(fetch, 4, {"code": "transfer-corrupted"})
+        said(node)
+        assert 0 in node.scheduler and node.fetches() == []
+        node.receive(part(layers=(2, 4)), 5)
+        (fetch,) = node.fetches()
+        node.fetched(fetch, 6)
+        assert said(node) == [Failed(0, {"code": "transfer-corrupted"}), Ack(0, 0)]
+        assert 0 not in node.scheduler and node.scheduler.blocks.num_used == 0 and node.next_deadline_ns is None
+
+    def test_layers_that_never_came_end_the_request(self):
+        """Decoded over whatever lay in the blocks before, its text would be somebody else's."""
+        node = DecodeNode(Scheduler(DecodeOnly(), BlockPool(8, BLOCK), Limits()), layers=4)
+        arrived(node, layers=(1, 4))
+        failed, ack = [m for m in said(node) if not isinstance(m, Noted)]
+        assert failed.error["code"] == "transfer-cut" and failed.error["facts"] == {"found": 3, "expected": 4, "unit": "layers"} and ack == Ack(0, 0)
+
+    def test_a_copy_waits_for_its_link_and_the_others_do_not(self):
+        """The loop is woken when it is due; until then it is not decoded, and its lease may end, since the copy is here."""
+        node = DecodeNode(Scheduler(DecodeOnly(), BlockPool(8, BLOCK), Limits()), link=Link(1e9))  # a byte per nanosecond
+        node.receive(offer(), 1)
+        node.receive(dataclasses.replace(part(), published_ns=(10, 20), size=500), 21)
+        node.next_plan(30)
+        (fetch,) = node.fetches()
+        assert node.fetched(fetch, 40) == (30, 530), "there was no room for it before 30"
+        assert node.next_deadline_ns == 530 and node.next_plan(529).slices == () and [type(m) for m in said(node)] == [Noted]
+        assert [piece.index for piece in node.next_plan(530).slices] == [0] and said(node) == [Ack(0, 0)] and node.next_deadline_ns is None
+
+    def test_a_link_that_is_too_slow_for_the_lease_ends_the_request(self):
+        """Given back it would come again, and again too late; what is in time by a nanosecond counts."""
+        for size, reason in ((LEASE_NS - 30, "transfer-late"), (LEASE_NS - 31, None)):
+            node = DecodeNode(Scheduler(DecodeOnly(), BlockPool(8, BLOCK), Limits()), link=Link(1e9))
+            node.receive(offer(), 1)
+            node.receive(dataclasses.replace(part(), size=size), 2)
+            node.next_plan(30)
+            node.fetched(node.fetches()[0], 40)
+            errors = [message.error["code"] for message in said(node) if isinstance(message, Failed)]
+            assert errors == ([reason] if reason else []) and (0 in node.scheduler) == (reason is None)
+            if reason is None:
+                node.next_plan(LEASE_NS + 5)
+                assert said(node) == [Ack(0, 0)], "busy when it came, not late"
+
     def test_a_part_for_nobody_is_harmless(self):
         """Parts of a request that was given back may still be on their way."""
         node = decode_node()
@@ -321,7 +371,8 @@ class TestRouter:
         assert r.handle("e1", last) == [("d0", last)] and r.outstanding_tokens("e1") == 0
         assert r.handle("d0", Ack(1, 0)) == [("e1", Ack(1, 0))]
         assert r.handle("d0", Noted("admitted", 1, 5)) == []
-        assert r.handle("d0", Finished(1)) == [] and r.ended == {1} and r.outstanding_tokens("d0") == 0
+        assert r.handle("d0", Failed(0, {})) == [] and r.ended == {0}, "what failed is not waited for"
+        assert r.handle("d0", Finished(1)) == [] and r.ended == {0, 1} and r.outstanding_tokens("d0") == 0
 
     def test_a_returned_request_is_prefilled_again_as_the_next_attempt(self):
         """With the same attempt, late messages of the first could not be told apart; on a decode worker it could not be
@@ -363,7 +414,7 @@ def test_every_message_survives_the_wire():
     """A field that is lost or turned into another type on the way would show only far from here."""
     messages = [
         submit(1, made=2, attempt=3), offer(2), part(3), part(3, token=None), Ack(1, 2), Return(1, [1, 2], "preempted"),
-        Finished(4), Refused(5, {"code": "x", "facts": {}, "message": "가"}), Noted("admitted", 1, 123456789012345678),
+        Finished(4), Failed(6, {"code": "y", "facts": {"n": 1}, "message": "x"}), Refused(5, {"code": "x", "facts": {}, "message": "가"}), Noted("admitted", 1, 123456789012345678),
     ]  # fmt: skip
     for message in messages:
         line = encode(message)
