@@ -91,18 +91,30 @@ def _rescue(result: dict, length: int, facts: dict, words: Words) -> list[Senten
     if inside and against(result["guess"], inside.interval) != ABOVE:
         return [("retrieval.blind", {**facts, "inside": fmt.share(inside.value)})]
     if rate.interval[0] > plain.interval[1]:
-        return [("retrieval.rescued", facts), *_others(result, length, name, words)]
-    return [("retrieval.not_better", facts)]
+        return [("retrieval.rescued", facts), *_others(result, length, name, words), *_far(result, length, words)]
+    return [("retrieval.not_better", facts), *_far(result, length, words)]
 
 
 def _others(result: dict, length: int, name: str, words: Words) -> list[Sentence]:
     """The other methods, from the most to the least."""
-    rates = [(at(result, m, length), m) for m in methods.present(result["cells"]) if m not in (PLAIN, STREAMING, name)]
-    rates = sorted(((r, m) for r, m in rates if r), key=lambda pair: -pair[0].value)
-    if not rates:
+    listed = _listed(result, length, (PLAIN, STREAMING, name), words)
+    return [("retrieval.others", {"list": listed})] if listed else []
+
+
+def _far(result: dict, length: int, words: Words) -> list[Sentence]:
+    """All but sinks + window at the greatest length: methods that are level where they are spoken of may part there."""
+    last = max(methods.beyond(result))
+    listed = _listed(result, last, (STREAMING,), words)
+    if last == length or not listed:
         return []
-    listed = ", ".join(f"{methods.title(m, words)} {fmt.share(r.value)}" for r, m in rates)
-    return [("retrieval.others", {"list": listed})]
+    return [("retrieval.far", {"length": fmt.count(last), "of": methods.of_trained(last, result["trained"]), "list": listed})]
+
+
+def _listed(result: dict, length: int, without: tuple[str, ...], words: Words) -> str:
+    """Methods with what they find at a length, from the most to the least; empty for none."""
+    rates = [(at(result, m, length), m) for m in methods.present(result["cells"]) if m not in without]
+    rates = sorted(((r, m) for r, m in rates if r), key=lambda pair: -pair[0].value)
+    return ", ".join(f"{methods.title(m, words)} {fmt.share(r.value)}" for r, m in rates)
 
 
 def _streaming(result: dict, length: int, facts: dict) -> list[Sentence]:
@@ -259,7 +271,7 @@ def beside(lengths: dict, result: dict) -> tuple[int, list[Beside]] | None:
 
 
 def beside_said(length: int, found: list[Beside], trained: int, words: Words) -> list[Sentence]:
-    """Whether the method with the best perplexity is also the one that finds most."""
+    """Whether the method with the best perplexity is also the one that finds most, and whether it misleads among the others."""
     first, most = found[0], max(found, key=lambda b: (b.rate.value, -b.ratio))
     facts = {
         "length": fmt.count(length),
@@ -272,9 +284,29 @@ def beside_said(length: int, found: list[Beside], trained: int, words: Words) ->
         "most_rate": fmt.share(most.rate.value),
     }
     if first.method == most.method or most.rate.interval[0] <= first.rate.interval[1]:
-        return [("retrieval.beside_agree", facts)]
+        return [("retrieval.beside_agree", facts), *_misled(found, words)]
     place = 1 + sum(b.rate.value > first.rate.value for b in found)
-    return [("retrieval.beside_contrast", {**facts, "place": fmt.count(place), "n": fmt.count(len(found))})]
+    return [("retrieval.beside_contrast", {**facts, "place": fmt.count(place), "n": fmt.count(len(found))}), *_misled(found, words)]
+
+
+def _misled(found: list[Beside], words: Words) -> list[Sentence]:
+    """Of the methods that see all of the text the two that perplexity puts in the wrong order by most needles."""
+    seeing = [b for b in found if b.method != STREAMING]
+    pairs = [
+        (worse.rate.value - better.rate.value, better, worse)
+        for better in seeing
+        for worse in seeing
+        if better.ratio * (1 + lengths_story.LEVEL) < worse.ratio and better.rate.interval[1] < worse.rate.interval[0]
+    ]
+    if not pairs:
+        return []
+    _, better, worse = max(pairs, key=lambda pair: pair[0])
+    facts = {f"{name}{kind}": text for name, b in (("better", better), ("worse", worse)) for kind, text in _told(b, words).items()}
+    return [("retrieval.beside_pair", facts)]
+
+
+def _told(b: Beside, words: Words) -> dict[str, str]:
+    return {"": methods.title(b.method, words), "_ratio": fmt.times(b.ratio), "_rate": fmt.share(b.rate.value)}
 
 
 def beside_rows(length: int, found: list[Beside], guess: float, words: Words) -> str:

@@ -132,9 +132,11 @@ def test_lines_are_drawn_while_they_grow():
 
 def test_the_usual_needles():
     said = retrieval_story.headline(small.retrieval(), EN)
-    assert keys_of(said) == ["rescued", "others", "streaming_lost"]
+    assert keys_of(said) == ["rescued", "others", "far", "streaming_lost"]
     facts = facts_of(said, "rescued")
     assert [facts[name] for name in ("length", "of", "plain", "best", "rate", "low", "guess")] == ["512", "4", "16 %", "YaRN", "99 %", "98 %", "6 %"]
+    far = facts_of(said, "far")
+    assert (far["length"], far["of"]) == ("1,024", "8") and far["list"].startswith("YaRN 97 %, NTK by parts 91 %") and far["list"].endswith("As trained 6 %")
     assert {name: facts_of(said, "streaming_lost")[name] for name in ("seen", "gone")} == {"seen": "99 %", "gone": "6 %"}
 
 
@@ -168,11 +170,27 @@ def test_perplexity_beside_retrieval():
     """The lesson in one picture: the first by perplexity is not the first by retrieval; and where it is, nobody says so."""
     length, rows = retrieval_story.beside(small.lengths(), small.retrieval())
     assert length == 512 and [row.method for row in rows][:2] == ["streaming", "yarn"]
-    (key, facts), = retrieval_story.beside_said(length, rows, small.TRAINED, EN)
+    (key, facts), *_ = retrieval_story.beside_said(length, rows, small.TRAINED, EN)
     assert key == "retrieval.beside_contrast" and (facts["place"], facts["n"], facts["first_rate"], facts["most"]) == ("7", "8", "37 %", "YaRN")
     without = [row for row in rows if row.method != "streaming"]
     assert retrieval_story.beside_said(length, without, small.TRAINED, EN)[0][0] == "retrieval.beside_agree"
     assert "width:0.80%" in retrieval_story.beside_rows(length, rows, small.GUESS, EN), "below in-range is no negative bar"
+
+
+def test_perplexity_misleads_without_a_window_too():
+    """A better perplexity with clearly fewer needles is told; a rate that chance explains is not, nor a perplexity that is level."""
+
+    def said(plain: int, ratio: float) -> list[str]:
+        right = {"none": ((99, 98, 99), (0, 0, 0), (plain, plain, plain), (0, 0, 0)), "linear": ((99, 98, 99), (0, 0, 0), (5, 5, 5), (0, 0, 0))}
+        perplexity = {"none": (20.0, 30.0, 100.0, 300.0), "linear": (20.0, 30.0, 100.0 * ratio, 300.0)}
+        at = (128, 256, 512, 1024)
+        length, rows = retrieval_story.beside(small.lengths(perplexity, at=at), small.retrieval(right, at=at))
+        return [EN(key, **facts) for key, facts in retrieval_story.beside_said(length, rows, small.TRAINED, EN) if key == "retrieval.beside_pair"]
+
+    assert said(40, 0.6) == [
+        "It misleads without sinks + window too: Linear (PI) looks better than As trained (3.0× against 5.0× in-range) and finds less, 5 % against 40 %."
+    ]
+    assert said(7, 0.6) == [] and said(40, 0.99) == [] and said(40, 1.5) == []
 
 
 def test_results_that_cannot_stand_beside_each_other():
