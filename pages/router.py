@@ -17,6 +17,7 @@ pages = {
     "memory": st.Page("memory/page.py", title=words("nav.memory"), url_path="memory"),
     "sinks": st.Page("sinks/page.py", title=words("nav.sinks"), url_path="sinks"),
     "rope": st.Page("rope/page.py", title=words("nav.rope"), url_path="rope"),
+    "transfer": st.Page("transfer/page.py", title=words("nav.transfer"), url_path="transfer"),
     "ring": st.Page("ring/page.py", title=words("nav.ring"), url_path="ring"),
     "claims": st.Page("claims/page.py", title=words("nav.claims"), url_path="claims"),
 }

@@ -9,7 +9,7 @@ from engine.service import client
 from pages._ui import alt, fmt, lanes, parts, recordings, routes, session, timeline
 from pages._ui.palette import CATEGORIES
 
-LESSONS = ("schedules", "roofline", "memory", "sinks", "rope", "ring", "claims")
+LESSONS = ("schedules", "roofline", "memory", "sinks", "rope", "transfer", "ring", "claims")
 
 words = session.words("home")
 lesson = session.words("schedules")

@@ -10,7 +10,7 @@ from pages._ui import recordings
 from tests.claims import streams
 from tests.pages import ring_small, rope_small, small
 
-KINDS = ("schedules", "chunk-sweep", "roofline", "wall", "streaming", "needle", "lengths", "retrieval", "ring")
+KINDS = ("schedules", "chunk-sweep", "roofline", "wall", "streaming", "needle", "lengths", "retrieval", "transfer", "ring")
 RECORDED = {kind: recordings.load(f"{kind}-cpu") for kind in KINDS if f"{kind}-cpu" in recordings.names(kind)}
 # Of the kinds without a recording a result made by hand.
 EXAMPLES = {
@@ -54,7 +54,7 @@ def test_the_claims_that_can_be_measured():
     assert set(PAIRS) == {
         ("A5", "roofline"), ("A6", "schedules"), ("A7", "chunk-sweep"), ("A8", "schedules"),
         ("A14", "schedules"), ("A14", "chunk-sweep"), ("A15", "schedules"), ("A17", "wall"),
-        ("A11", "streaming"), ("A11", "needle"), ("A12", "streaming"), ("B5", "streaming"), ("B12", "streaming"), ("B12", "needle"),
+        ("A10", "transfer"), ("A11", "streaming"), ("A11", "needle"), ("A12", "streaming"), ("B5", "streaming"), ("B12", "streaming"), ("B12", "needle"),
         ("A13", "lengths"), ("A16", "lengths"), ("A16", "retrieval"),
         ("B6", "lengths"), ("B7", "lengths"), ("B11", "lengths"), ("B8", "ring"), ("B9", "ring"), ("B10", "ring"),
     }  # fmt: skip
