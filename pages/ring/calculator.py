@@ -209,7 +209,7 @@ def _every(low: float, high: float) -> list[list]:
 
 
 def _short(value: float) -> str:
-    return fmt.tick(value) if value >= 0.9e-6 else f"{value * 1e9:.2g} ns"
+    return fmt.tick(value) if value >= 0.9e-6 else f"{value * 1e9:g} ns"
 
 
 def alt(choice: Choice, words: Words) -> str:

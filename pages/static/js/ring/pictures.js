@@ -4,9 +4,9 @@
 import { s } from "../shared/dom.js";
 import { chunksOf, kind, roundOf, rounds, source } from "./rounds.js";
 
-const CIRCLE = { width: 350, height: 310, radius: { 2: 90, 3: 100, 4: 108, 6: 118 }, node: [92, 58], block: [78, 22] };
+const CIRCLE = { width: 292, height: 284, radius: { 2: 88, 3: 98, 4: 100, 6: 104 }, node: [84, 72], block: [72, 24] };
 const MATRIX = { size: 288, label: 24 };
-const BARS = { width: 640, row: 24, gap: 5, label: 64, foot: 4 };
+const BARS = { width: 440, row: 20, gap: 4, label: 52, foot: 2 };
 
 let pictures = 0;
 
@@ -21,7 +21,8 @@ export function circle(ranks, layout, words) {
       "g",
       { transform: `translate(${x} ${y})` },
       s("rect", { class: `rg-node rg-of-${rank}`, x: -w / 2, y: -hgt / 2, width: w, height: hgt, rx: 8 }),
-      s("text", { class: "rg-name", y: -hgt / 2 + 16 }, `${words("steps.rank", { n: rank })} · Q ${chunksOf(rank, ranks, layout).join(", ")}`),
+      s("text", { class: "rg-name", y: -hgt / 2 + 16 }, words("steps.rank", { n: rank })),
+      s("text", { y: -hgt / 2 + 32 }, `Q ${chunksOf(rank, ranks, layout).join(", ")}`),
     ),
   );
   const blocks = at.map((_, rank) => {
@@ -39,7 +40,7 @@ export function circle(ranks, layout, words) {
       element.classList.toggle("rg-last", round === ranks - 1);
       blocks.forEach((block, owner) => {
         const [x, y] = at[(owner + round) % ranks];
-        block.style.transform = `translate(${x}px, ${y + 12}px)`;
+        block.style.transform = `translate(${x}px, ${y + 18}px)`;
       });
     },
   };
@@ -124,14 +125,13 @@ export function doing(rank, round, ranks, layout) {
 function place(rank, ranks) {
   const turn = (2 * Math.PI * rank) / ranks - Math.PI / 2;
   const radius = CIRCLE.radius[ranks];
-  const wide = ranks === 2 ? 0 : 1.16; // wider than high, as the boxes are
-  return [CIRCLE.width / 2 + (wide || 1) * radius * Math.cos(turn), CIRCLE.height / 2 + radius * Math.sin(turn)].map((v) => Math.round(v * 10) / 10);
+  return [CIRCLE.width / 2 + radius * Math.cos(turn), CIRCLE.height / 2 + radius * Math.sin(turn)].map((v) => Math.round(v * 10) / 10);
 }
 
 /** An arrow that bends outwards and ends short of the boxes. */
 function between([x0, y0], [x1, y1], ranks) {
   const [cx, cy] = [CIRCLE.width / 2, CIRCLE.height / 2];
-  const out = ranks === 2 ? [y1 > y0 ? 95 : -95, 0] : [((x0 + x1) / 2 - cx) * 0.42, ((y0 + y1) / 2 - cy) * 0.42];
+  const out = ranks === 2 ? [y1 > y0 ? 84 : -84, 0] : [((x0 + x1) / 2 - cx) * 0.42, ((y0 + y1) / 2 - cy) * 0.42];
   const [mx, my] = [(x0 + x1) / 2 + out[0], (y0 + y1) / 2 + out[1]];
   const short = ([x, y]) => {
     const [dx, dy] = [mx - x, my - y];
