@@ -4,7 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 GRAVE = ("serious", "critical")
-PATHS = ["/", "/schedules", "/schedules?part=waiting", "/schedules?part=chunk-sweep", "/schedules?part=backlog", "/schedules?part=details", "/memory", "/memory?part=models", "/memory?part=details", "/transfer", "/transfer?part=overlap", "/transfer?part=calculator"]
+PATHS = ["/", "/schedules", "/schedules?part=waiting", "/schedules?part=chunk-sweep", "/schedules?part=backlog", "/schedules?part=details", "/memory", "/memory?part=models", "/memory?part=details", "/transfer", "/transfer?part=overlap", "/transfer?part=calculator", "/ring", "/ring?part=measured", "/ring?part=calculator", "/ring?part=details"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -12,7 +12,7 @@ PATHS = ["/", "/schedules", "/schedules?part=waiting", "/schedules?part=chunk-sw
 def test_axe_has_nothing_grave_to_say(visit, path, scheme):
     watched = visit(locale="ko-KR", color_scheme=scheme)
     page = watched.open(path)
-    page.wait_for_selector(".tl-canvas, .lab-table, .js-plotly-plot, .mw-stack, .lab-claim-rows, ul.lab-claims, .kt-timeline")
+    page.wait_for_selector(".tl-canvas, .lab-table, .js-plotly-plot, .mw-stack, .lab-claim-rows, ul.lab-claims, .kt-timeline, .rg-cell")
     found = Axe().run(page).response["violations"]
     grave = [
         (v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200])
