@@ -100,9 +100,9 @@ def run_transfer(
     lock = {"wait": wait, "cancelled": cancelled, "on_wait": lambda holder: progress("waiting", 0.0, holder=holder)}
     with device_lock(plan.setup.lock_name, TRANSFER, **lock):
         begun = begin()
-        with _sides(plan, scenario, progress, cancelled) as (sender, receiver, pids, folder):
+        with _sides(plan, scenario, progress, cancelled) as (sender, receiver, pids):
             on_plan({"lengths": sorted(scenario.lengths), "formats": list(scenario.formats)})
-            run = _Run(plan, scenario, sender, receiver, str(folder / "logits.npy"), progress, on_record)
+            run = _Run(plan, scenario, sender, receiver, progress, on_record)
             cores = {core for spec in plan.specs for core in spec.cores}
             before = disturbance.take_sample(pids, cores)
             found = run.everything()
@@ -138,28 +138,34 @@ def _head(plan: TransferPlan, scenario: TransferScenario, begun: Begun, run_id: 
 
 @contextmanager
 def _sides(plan: TransferPlan, scenario: TransferScenario, progress: Progress, cancelled: Callable[[], bool]) -> Iterator[tuple]:
-    """The process that prefills and the one that decodes, ready; their ids; and a folder, which is gone afterwards."""
+    """The process that prefills and the one that decodes, ready, with memory that both see; and their ids."""
+    with started(MODULE, plan.specs[0], cancelled) as sender, started(MODULE, plan.specs[1], cancelled) as receiver:
+        progress("starting-workers", 0.0)
+        pids = []
+        receiver.process.send(load_record(plan.setup, plan.specs[1]))  # both at once
+        pids.append(sender.ask(load_record(plan.setup, plan.specs[0]), "loaded", lambda _: progress("loading", 0.0))["pid"])
+        pids.append(_heard(receiver, "loaded")["pid"])
+        for side in (sender, receiver):
+            measured_clock_offset_ns(side.process.spec.name, lambda side=side: side.ask({"type": "ping"}, "pong")["now_ns"])
+        _share_memory(plan, scenario, sender, receiver)
+        yield sender, receiver, pids
+
+
+def _share_memory(plan: TransferPlan, scenario: TransferScenario, sender: Child, receiver: Child) -> None:
+    """For the KV on its way, and for the exact predictions that others are compared with."""
     size = max(plan.bytes(plan.longest, dtype).total for dtype in {*scenario.formats, plan.exact})
-    folder = shared_folder(size)
+    files = {"kv": size, "logs": scenario.scored * plan.setup.card.config.vocab_size * 4}
+    folder = shared_folder(sum(files.values()))
     try:
-        with started(MODULE, plan.specs[0], cancelled) as sender, started(MODULE, plan.specs[1], cancelled) as receiver:
-            progress("starting-workers", 0.0)
-            sides, pids = (sender, receiver), []
-            receiver.process.send(load_record(plan.setup, plan.specs[1]))  # both at once
-            pids.append(sender.ask(load_record(plan.setup, plan.specs[0]), "loaded", lambda _: progress("loading", 0.0))["pid"])
-            pids.append(_heard(receiver, "loaded")["pid"])
-            for side in sides:
-                measured_clock_offset_ns(side.process.spec.name, lambda side=side: side.ask({"type": "ping"}, "pong")["now_ns"])
-            with (folder / "kv").open("wb") as file:
-                file.truncate(size)
-            shared = {"type": "open", "file": str(folder / "kv"), "size": size, "block_tokens": plan.setup.block_tokens}
-            tokens = plan.longest + max(scenario.scored, scenario.continue_tokens)
-            for side, caches in zip(sides, (1, len(scenario.formats)), strict=True):
-                side.ask({**shared, "caches": caches, "tokens": tokens}, "opened")
-            (folder / "kv").unlink()  # both have it: without a name it cannot outlive them
-            yield sender, receiver, pids, folder
+        for name, length in files.items():
+            with (folder / name).open("wb") as file:
+                file.truncate(length)
+        asked = {"type": "open", "file": str(folder / "kv"), "size": size, "logs": str(folder / "logs"), "scored": scenario.scored}
+        asked |= {"tokens": plan.longest + max(scenario.scored, scenario.continue_tokens), "block_tokens": plan.setup.block_tokens}
+        for side, caches in ((sender, 1), (receiver, len(scenario.formats))):
+            side.ask({**asked, "caches": caches}, "opened")
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # both have it mapped by now: without a name it cannot outlive them
 
 
 def _heard(side: Child, wanted: str, on_other: Callable[[dict], None] = lambda record: None) -> dict:
@@ -181,7 +187,6 @@ class _Run:
     scenario: TransferScenario
     sender: Child
     receiver: Child
-    file: str
     progress: Progress
     on_record: OnRecord
     rows: list[dict] = field(default_factory=list)
@@ -239,7 +244,7 @@ class _Run:
         self._tell(tokens, "quality")
         more = {"type": "extend", "start": tokens, "token": prefilled["token"], "count": count}
         behind = list(self.plan.ids[self.plan.longest : self.plan.longest + self.scenario.scored + 1])
-        scored = {"type": "score", "start": tokens, "ids": behind, "file": self.file}
+        scored = {"type": "score", "start": tokens, "ids": behind}
         self.sender.process.send({**more, "caches": 1})
         made = self.receiver.ask({**more, "caches": formats}, "extended")["tokens"]
         (wanted,) = _heard(self.sender, "extended")["tokens"]

@@ -9,8 +9,9 @@
     {"type": "over", "bytes_per_s"}                           ->  {"type": "linked"}
     {"type": "part", ..., "cache"}                            ->  {"type": "moved", ...}: verified, and in that cache
     {"type": "extend", "caches", "start", "token", "count"}   ->  {"type": "extended", "tokens": one list for each}
-    {"type": "score", "cache", "start", "ids", "file", ...}   ->  {"type": "scored", "loss", "kl"}, means in nats; of the process
-                                                                  that prefilled kl is None, it writes the file
+    {"type": "score", "cache", "start", "ids", "reference"}   ->  {"type": "scored", "loss", "kl"}, means in nats; kl is None of
+                                                                  the reference, which the process that prefilled leaves
+                                                                  in memory that both see
 
 Bytes of layer l lie at l times a layer's bytes. Times are nanoseconds of the clock that all processes share, *_s seconds.
 Nothing at module level loads torch.
@@ -18,8 +19,6 @@ Nothing at module level loads torch.
 
 import time
 import zlib
-
-import numpy as np
 
 from engine.errors import LabError
 from engine.experiments.child import Desk, serve
@@ -36,12 +35,14 @@ class _Side(Desk):
     def ping(self) -> dict:
         return {"type": "pong", "now_ns": now_ns()}
 
-    def open(self, file: str, size: int, caches: int, tokens: int, block_tokens: int) -> dict:
+    def open(self, file: str, size: int, logs: str, scored: int, caches: int, tokens: int, block_tokens: int) -> dict:
         """What is mapped and allocated here is touched, too: the first transfer would otherwise pay for the pages of all."""
         import torch
 
         self.shared = torch.from_file(file, shared=True, size=size, dtype=torch.uint8)
         self.received = self.shared.clone()
+        words = self.worker.loaded.config.vocab_size
+        self.logs = torch.from_file(logs, shared=True, size=scored * words, dtype=torch.float32).view(scored, words)
         self.caches = _Caches(self.worker, caches, tokens, block_tokens)
         self.wire: Link | None = None
         return {"type": "opened"}
@@ -105,25 +106,25 @@ class _Side(Desk):
                 tokens.append(chosen)
         return {"type": "extended", "tokens": [tokens[1:] for tokens in made]}
 
-    def score(self, cache: int, start: int, ids: list[int], file: str, reference: bool) -> dict:
-        """The losses of ids[1:], each foreseen from the cache's first `start` tokens and the ids before it."""
+    def score(self, cache: int, start: int, ids: list[int], reference: bool) -> dict:
+        """The losses of ids[1:], each foreseen from the cache's first `start` tokens and the ids before it.
+
+        reference: these predictions are the exact ones, with which the others are compared.
+        """
         import torch
 
         hidden = self.caches.step([ids[:-1]], start, [cache])
         targets = torch.tensor(ids[1:], device=hidden.device)
-        kept = None if reference else np.load(file, mmap_mode="r")
-        found, losses, apart = [], [], []
+        losses, apart = [], []
         for begin in range(0, len(targets), _ROWS_AT_ONCE):
             rows = slice(begin, begin + _ROWS_AT_ONCE)
             logs = self._model.logits(hidden[rows]).double().log_softmax(-1).float()
             losses.append(-logs.gather(1, targets[rows, None]).double())
             if reference:
-                found.append(logs.cpu().numpy())
+                self.logs[rows].copy_(logs)
             else:
-                exact = torch.from_numpy(kept[rows].copy()).to(logs.device).double()
+                exact = self.logs[rows].to(logs.device).double()
                 apart.append((exact.exp() * (exact - logs)).sum(-1))
-        if reference:
-            np.save(file, np.concatenate(found))
         kl = None if reference else float(torch.cat(apart).mean())
         return {"type": "scored", "loss": float(torch.cat(losses).mean()), "kl": kl}
 
