@@ -55,6 +55,10 @@ DEFAULT_DATA = ("smollm2-135m-instruct", "kjv")
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 PROBE_TIMEOUT_S = 5
 
+# Two processes: much of a test's time is one core's, or waiting. Which tests stay together, and that the browser's are
+# last, tests/conftest.py says. A later -n of the user's counts instead.
+TEST_WORKERS = ["-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
+
 DEFAULT_PORT = 8501
 PORTS_TRIED = 100
 
@@ -712,7 +716,7 @@ def prepare_tests():
 
 def test(argv):
     python, env = prepare_tests()
-    become([python, "-m", "pytest"] + argv, env)
+    become([python, "-m", "pytest"] + TEST_WORKERS + argv, env)
 
 
 def setup(argv):

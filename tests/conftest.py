@@ -40,10 +40,13 @@ def one_thread():
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if BROWSER_TESTS in item.path.parents:
+        in_browser = BROWSER_TESTS in item.path.parents
+        if in_browser:
             item.add_marker("browser")
-    # Last, since Playwright keeps an event loop running in this thread until it is closed,
-    # and no other test could run one of its own.
+        # A file's tests share what is costly to make, and all of the browser's one app: each in one process.
+        item.add_marker(pytest.mark.xdist_group("browser" if in_browser else str(item.path)))
+    # Last, in each process that `lab.py test` starts, since Playwright keeps an event loop running in this thread
+    # until it is closed, and no other test could run one of its own.
     items.sort(key=lambda item: BROWSER_TESTS in item.path.parents)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not _has_cuda():

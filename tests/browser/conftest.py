@@ -1,7 +1,7 @@
-"""A real server and a real browser, once for all browser tests.
+"""A real server and a real browser, once for all browser tests of a process.
 
-The server uses the models, texts and device locks of this user, and a folder of
-its own for runs. Every page notes what its console said and whom it asked.
+The server uses the models and texts of this user. Runs and locks are its own, as in all other tests: a run that waited for
+one of the other test process would be another page. Every page notes what its console said and whom it asked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class App:
     def __init__(self, home: Path, port: int | None = None) -> None:
         self.home, self.port = home, port or _free_port()
         self.address = f"http://localhost:{self.port}"
-        for shared in ("models", "texts", "locks"):
+        for shared in ("models", "texts"):
             (data_dir() / shared).mkdir(exist_ok=True)
             if not (home / shared).exists():
                 (home / shared).symlink_to(data_dir() / shared)

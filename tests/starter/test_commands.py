@@ -116,7 +116,7 @@ def test_arguments_of_test_go_to_pytest_with_the_browser_in_the_environment(read
     monkeypatch.setattr(lab, "find_chromium", lambda env, system: "/usr/bin/chromium")
     lab.test(["-k", "foo or bar", "-x"])
     command, env = ready[0]
-    assert command == ["python", "-m", "pytest", "-k", "foo or bar", "-x"]
+    assert command == ["python", "-m", "pytest", *lab.TEST_WORKERS, "-k", "foo or bar", "-x"]  # theirs last, so -n 0 counts
     assert env["LAB_CHROMIUM"] == "/usr/bin/chromium"
 
 
