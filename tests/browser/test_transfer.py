@@ -9,7 +9,7 @@ def wide(page) -> bool:
 
 @pytest.mark.parametrize(("part", "shown"), [("formats", ".kt-bars"), ("overlap", ".kt-timeline"), ("calculator", ".pl-svg")])
 def test_a_phone_scrolls_down_only(visit, part, shown):
-    watched = visit(locale="ko-KR", viewport={"width": 390, "height": 844})
+    watched = visit(locale="ko-KR", width=390, height=844)
     page = watched.open(f"/transfer?part={part}")
     page.wait_for_selector(shown)
     assert not wide(page)
