@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from engine.errors import LabError
@@ -95,9 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     training = commands.add_parser("train", help="train a model").add_subparsers(required=True, metavar="MODEL")
     lab = training.add_parser("lab", help="the lab model, from scratch: 11 minutes on two quiet cores")
     lab.add_argument("--out", required=True, metavar="FOLDER", help="where the model goes, and checkpoints until then")
-    lab.add_argument("--seed", type=_natural, default=0, metavar="N", help="default: 0, as the one in profiles/lab-1m")
-    lab.add_argument("--steps", type=_natural, metavar="N", help="of the second stage, instead of the recipe's")
-    lab.add_argument("--threads", type=_natural, default=0, metavar="N", help="of the processor (default: all useful cores)")
+    lab.add_argument("--seed", type=_whole(0, 2**31 - 1), default=0, metavar="N", help="default: 0, as the one in profiles/lab-1m")
+    lab.add_argument("--steps", type=_whole(1, 1_000_000), metavar="N", help="of the second stage, instead of the recipe's")
+    lab.add_argument("--threads", type=_whole(0, 256), default=0, metavar="N", help="of the processor (default: all useful cores)")
     lab.add_argument("--resume", action="store_true", help="go on from the checkpoint in FOLDER")
     lab.add_argument("--force", action="store_true", help="begin anew, whatever is in FOLDER")
     lab.set_defaults(command=_train_lab)
@@ -414,10 +415,14 @@ def _bench(arguments: argparse.Namespace) -> None:
         _write(arguments.json, json.dumps(figures, indent=2))
 
 
-def _natural(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 2**31:
-        raise argparse.ArgumentTypeError("a whole number from 0")
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number from low to high."""
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"it must be a whole number from {low} to {high}")
+        return int(text)
+
     return number
 
 

@@ -44,7 +44,8 @@ def stretched(method: str, length: int, trained: int, *, factor: float, ramp: st
     policy = Sinks(sinks, trained) if method == STREAMING else Full()
     if method in ("none", STREAMING):
         return Stretched(method, length, None, None, policy)
-    scaling = scaling_for(method, factor or length / trained, trained, ramp=ramp)
+    needed = length / trained
+    scaling = scaling_for(method, needed if method == "dynamic" else factor or needed, trained, ramp=ramp)
     if scaling is None:
         return Stretched(method, length, 1.0, None, policy)
     by = dynamic_factor(scaling, length) if method == "dynamic" else scaling.factor

@@ -82,6 +82,18 @@ class Transformer(nn.Module):
         other.rope = Rope(other.config)
         return other
 
+    @staticmethod
+    def _length(positions: torch.Tensor) -> int:
+        """Tokens of the text that these positions are, for a rotation that depends on it.
+
+        It must be there from its first token to its last. Callers with several texts, or a part of one, give position 0
+        for every token and turn by the text's length. Raises ValueError for anything else: the angles would be wrong.
+        """
+        highest = int(positions.max())
+        if highest and not torch.equal(positions, torch.arange(len(positions), device=positions.device)):
+            raise ValueError("a rotation that follows the length of the text needs all of it in one forward, or unturned keys")
+        return highest + 1
+
     @torch.inference_mode()
     def forward(
         self, token_ids: torch.Tensor, positions: torch.Tensor, attend: Attend, logit_rows: torch.Tensor | None = None
@@ -104,8 +116,7 @@ class Transformer(nn.Module):
         wants one, which saves most of the last layer's work.
         """
         x = F.embedding(token_ids, self.embedding.weight)
-        # Of one text; a caller with several texts in a batch, or a cache, gives position 0 and turns by each text's length.
-        length = int(positions.max()) + 1 if self.rope.depends_on_length else None
+        length = self._length(positions) if self.rope.depends_on_length else None
         cosines, sines = self.rope.tables(positions, x.dtype, length)
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers):

@@ -17,6 +17,7 @@ from engine.model.config import ModelConfig
 from engine.model.layout import fused_layout
 
 WEIGHTS = "model.safetensors"
+FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "training.json", WEIGHTS)
 
 
 def write_model(

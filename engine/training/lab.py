@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +17,7 @@ from engine.formulas.recall import BOS, KEYS, MARK, VALUES
 from engine.training import checkpoint
 from engine.training.corpus import Corpus, make_corpus, make_tokenizer, tokenizer_sha256
 from engine.training.evaluate import held_out_loss, pairs_recalled
-from engine.training.export import WEIGHTS, write_model
+from engine.training.export import FILES, WEIGHTS, write_model
 from engine.training.network import Network
 from engine.training.recall import Words
 from engine.training.recipe import Recipe
@@ -55,8 +57,10 @@ def words_of(tokenizer) -> Words:
 
 
 def _prepare(folder: Path, resume: bool, force: bool) -> None:
-    begun = (folder / checkpoint.NAME).exists()
-    if (folder / WEIGHTS).exists() and not force:
+    begun = os.path.exists(folder / checkpoint.NAME)
+    # With a checkpoint, other files than the weights, which come last, are those of an end that was cut short.
+    ours = (WEIGHTS,) if begun else FILES
+    if any(os.path.exists(folder / name) for name in ours) and not force:
         raise LabError("training-finished", path=str(folder))
     if resume and not begun:
         raise LabError("training-not-begun", path=str(folder))
@@ -64,6 +68,8 @@ def _prepare(folder: Path, resume: bool, force: bool) -> None:
         raise LabError("training-begun", path=str(folder))
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):  # or the first minute of training would be lost
+            pass
     except OSError as error:
         raise LabError("output-unwritable", path=str(folder), why=error.strerror or str(error)) from error
 

@@ -28,6 +28,7 @@ from engine.training.recipe import Recipe
 RECALL, MIXED = 0, 1  # the stages
 SAVE_EVERY_S = 60.0
 _REMEMBERED = 0.98  # of the running means that are shown
+_NUMBERS = ("asked_seed", "seed", "stage", "step", "streak", "recall_steps", "seconds", "text_loss", "recall_loss")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def train(
     """
     begun = _Training(recipe, corpus, words, seed, seed)
     if resume:
-        begun.restore(_checkpoint(recipe, corpus, seed, folder))
+        _restore(begun, folder)
     while True:
         formed = begun.run(folder, progress, stopped)
         recalled = pairs_recalled(begun.network, words, corpus.ids) if formed else 0.0
@@ -150,25 +151,25 @@ class _Training:
 
     def state(self) -> dict:
         """All that a checkpoint holds."""
-        numbers = ("asked_seed", "seed", "stage", "step", "streak", "recall_steps", "seconds", "text_loss", "recall_loss")
         return {
             "recipe": self.recipe.key(),
             "corpus": self.corpus.sha256,
             "threads": torch.get_num_threads(),
-            "numbers": {name: getattr(self, name) for name in numbers},
+            "numbers": {name: getattr(self, name) for name in _NUMBERS},
             "weights": {name: tensor.detach() for name, tensor in self.network.weights.items()},
             "muon": self.muon.state_dict(),
             "adam": self.adam.state_dict(),
         }
 
     def restore(self, state: dict) -> None:
-        for name, value in state["numbers"].items():
-            setattr(self, name, value)
+        for name in _NUMBERS:
+            setattr(self, name, state["numbers"][name])
         with torch.no_grad():
             for name, tensor in self.network.weights.items():
                 tensor.copy_(state["weights"][name])
         self.muon.load_state_dict(state["muon"])
         self.adam.load_state_dict(state["adam"])
+        torch.set_num_threads(state["threads"])  # with others, sums differ in their last bits
 
     def _one_step(self) -> None:
         ids, kinds = batch_of(self.recipe, self.corpus, self.words, self.seed, self.stage, self.step)
@@ -219,13 +220,18 @@ def losses(network: Network, ids: torch.Tensor, kinds: torch.Tensor) -> tuple[to
     return tuple(part.mean() if len(part) else each.new_zeros(()) for part in found)
 
 
-def _checkpoint(recipe: Recipe, corpus: Corpus, seed: int, folder: Path) -> dict:
-    """One that this training can go on from. Sets torch to the threads it had: with others, sums differ in their last bits."""
-    state = checkpoint.load(folder)
-    if (state["recipe"], state["corpus"], state["numbers"]["asked_seed"]) != (recipe.key(), corpus.sha256, seed):
-        raise LabError("training-other-recipe", path=str(folder / checkpoint.NAME))
-    torch.set_num_threads(state["threads"])
-    return state
+def _restore(begun: _Training, folder: Path) -> None:
+    """Bring a training as far as its checkpoint is. Raises LabError, whatever is wrong with that."""
+    state, path = checkpoint.load(folder), str(folder / checkpoint.NAME)
+    wanted = (begun.recipe.key(), begun.corpus.sha256, begun.asked_seed)
+    try:
+        fits = (state["recipe"], state["corpus"], state["numbers"]["asked_seed"]) == wanted
+        if fits:
+            begun.restore(state)
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:  # something is missing, or not what it was
+        raise LabError("training-checkpoint", path=path, why=f"it is damaged: {str(error).strip()[:100]}") from error
+    if not fits:
+        raise LabError("training-other-recipe", path=path)
 
 
 def _running(mean: float | None, value: float) -> float:

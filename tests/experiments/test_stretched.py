@@ -36,7 +36,7 @@ def test_what_has_no_factor():
     assert (streaming.factor, streaming.scaling, streaming.policy) == (None, None, Sinks(4, 128))
 
 
-@pytest.mark.parametrize("factor", [0.0, 2.0])
+@pytest.mark.parametrize("factor", [0.0, 1.0, 2.0])
 @pytest.mark.parametrize("length", [100, 128, 129, 512])
 def test_dynamic_in_one_forward(length, factor):
     """It follows the length whatever the factor is; read in pieces it must turn every token as one forward would."""

@@ -11,7 +11,7 @@ from engine.errors import LabError
 from engine.formulas.rope import METHODS, RopeScaling, scaling_for
 from engine.model.config import ModelConfig
 from engine.model.rope import Rope, rotate
-from engine.model.transformer import Transformer
+from engine.model.transformer import Transformer, causal_attend
 from tests.model.checkpoints import SETTINGS, tensors_of, write_gguf
 from tests.model.reference import TOLERANCE, difference, hf_logits_of, hf_random, logits_of, ours_from_hf
 
@@ -105,6 +105,16 @@ def test_dynamic_comes_back_for_a_shorter_text():
     before = logits_of(model, short)
     assert difference(logits_of(model, ids_of(300)), logits_of(plain, ids_of(300))) > 0.05
     assert torch.equal(logits_of(model, short), before) and torch.equal(before, logits_of(plain, short))
+
+
+def test_dynamic_refuses_a_part_of_a_text():
+    """The length was taken from the highest position: a rank with a middle part turned it as if nothing came after."""
+    model = Transformer.random(ModelConfig.from_hf({**SETTINGS, "rope_scaling": {"type": "dynamic", "factor": 2.0}}), seed=1)
+    ids = ids_of(8)
+    for positions in (torch.arange(3, 11), torch.tensor([0, 1, 2, 3, 0, 1, 2, 3])):
+        with pytest.raises(ValueError, match="all of it"):
+            model(ids, positions, causal_attend)
+        model.scaled(None)(ids, positions, causal_attend)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from engine.cli import main
 from engine.errors import LabError
 from engine.model.catalog import CATALOG
 from engine.model.load import load_model
@@ -74,6 +75,7 @@ def test_what_is_said_of_it_is_measured(trained):
     "there, options, code",
     [
         ("model.safetensors", {}, "training-finished"), ("model.safetensors", {"resume": True}, "training-finished"),
+        ("config.json", {}, "training-finished"), ("tokenizer.json", {}, "training-finished"),
         (checkpoint.NAME, {}, "training-begun"), (None, {"resume": True}, "training-not-begun"),
     ],
 )
@@ -93,11 +95,34 @@ def test_a_mistyped_folder_is_not_made(tmp_path):
     assert caught.value.code == "training-not-begun" and not (tmp_path / "mistyped").exists()
 
 
-def test_a_place_that_is_no_folder(tmp_path):
+@pytest.mark.parametrize("place", ["file", "file/below", "long" * 100])
+def test_a_place_that_is_no_folder(tmp_path, place):
+    """A name that is too long was a traceback."""
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError) as caught:
-        lab.train_lab(tmp_path / "file", SMALL)
+        lab.train_lab(tmp_path / place, SMALL)
     assert caught.value.code == "output-unwritable"
+
+
+def test_a_folder_that_nothing_can_be_written_to(tmp_path, monkeypatch):
+    """It is told at once, and not with the first checkpoint a minute later."""
+
+    def refused(dir):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(lab.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(lab, "make_tokenizer", lambda text: pytest.fail("it began"))
+    with pytest.raises(LabError) as caught:
+        lab.train_lab(tmp_path, SMALL)
+    assert caught.value.code == "output-unwritable" and caught.value.facts["why"] == "Permission denied"
+
+
+@pytest.mark.parametrize("option", ["--steps=0", "--steps=x", "--threads=100000", "--threads=-1", "--seed=-1"])
+def test_numbers_that_cannot_be(capsys, option):
+    """No steps were all of the recipe's, and so many threads end the process."""
+    with pytest.raises(SystemExit) as caught:
+        main(["train", "lab", "--out", "/nowhere", option])
+    assert caught.value.code == 2 and "it must be a whole number from" in capsys.readouterr().err
 
 
 def test_ctrl_c_keeps_what_is_done(kjv, tmp_path):

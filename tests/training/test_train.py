@@ -107,6 +107,26 @@ def test_a_damaged_checkpoint_is_a_sentence(tmp_path, content):
     assert caught.value.code == "training-checkpoint"
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state.pop("numbers"), lambda state: state["numbers"].pop("step"), lambda state: state.update(weights={}),
+        lambda state: state.update(adam={}), lambda state: state.update(threads=None),
+        lambda state: state["weights"].update({train.EMBEDDING: torch.zeros(3)}),
+    ],
+)
+def test_a_checkpoint_with_something_missing_is_a_sentence(tmp_path, damage):
+    """It was a KeyError."""
+    with pytest.raises(Stopped):
+        run(tmp_path, after=3)
+    state = checkpoint.load(tmp_path)
+    damage(state)
+    checkpoint.save(tmp_path, state)
+    with pytest.raises(LabError) as caught:
+        run(tmp_path, resume=True)
+    assert caught.value.code == "training-checkpoint"
+
+
 def test_a_checkpoint_that_is_code_is_not_run(tmp_path):
     class Trap:
         def __reduce__(self):
