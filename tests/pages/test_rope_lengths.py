@@ -12,7 +12,7 @@ from engine.paths import data_dir, runs_dir
 from engine.service import files
 from pages._ui import session
 from pages._ui.words import PAGES, Words
-from pages.rope import lengths_story, methods, retrieval_story
+from pages.rope import lengths_story, methods, published_story, retrieval_story
 from tests.pages import rope_small as small
 
 EN, KO = Words("en", "rope"), Words("ko", "rope")
@@ -191,6 +191,16 @@ def test_perplexity_misleads_without_a_window_too():
         "It misleads without sinks + window too: Linear (PI) looks better than As trained (3.0× against 5.0× in-range) and finds less, 5 % against 40 %."
     ]
     assert said(7, 0.6) == [] and said(40, 0.99) == [] and said(40, 1.5) == []
+
+
+def test_the_paper_is_quoted_as_printed():
+    """A row that slips by a factor or a fine-tune quotes a number the paper does not have there."""
+    head, rows = published_story.rows(EN)
+    assert head[-1] == "s = 16, 32,768 tokens, after 400 steps"
+    assert [row[0] for row in rows] == ["As trained", "Linear (PI)", "NTK-aware", "NTK by parts", "YaRN"]
+    assert rows[0][1:] == ["4.05", *["–"] * 4]
+    assert rows[1][1:] == ["7.09", "6.39", "6.18", "> 100", "3.57"] and rows[2][1:] == ["4.27", "3.84", "> 10", "> 10", "8.49"]
+    assert rows[4][1:] == ["4.19", "3.77", "3.65", "3.45", "2.77"] and "Table 5" in published_story.source(EN)
 
 
 def test_results_that_cannot_stand_beside_each_other():
