@@ -34,6 +34,7 @@ from engine.experiments.plan import Ground, ground
 from engine.experiments.ranks import Ranks, started_ranks
 from engine.experiments.ring_scenario import RING, RingScenario
 from engine.experiments.scenarios import new_run_id
+from engine.experiments.settings import wrong
 from engine.experiments.streaming import tokens_from
 from engine.formulas import ring as formulas
 from engine.lock import device_lock
@@ -112,6 +113,9 @@ def run_ring(
 def plan_ring(scenario: RingScenario) -> RingPlan:
     """Check everything that can be checked before a process starts. Raises LabError."""
     setup, text = ground(scenario), load_text(scenario.text)
+    scaling = setup.card.config.rope_scaling
+    if scaling is not None and scaling.kind == "dynamic":  # its positions follow the length of the text, which no rank knows
+        raise wrong("model", scenario.model, "a model whose rotary positions are the same for texts of every length")
     ids = tokens_from(load_tokenizer(scenario.model), text.text, scenario.seed, scenario.tokens)
     if len(ids) < scenario.tokens:
         raise LabError("text-too-short", name=text.name, tokens=len(ids), needed=scenario.tokens)

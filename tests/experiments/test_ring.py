@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ from engine.experiments import ring
 from engine.experiments.ring import compared_rows, plan_ring, run_ring, shared_out
 from engine.experiments.ring_scenario import RingScenario, ring_for
 from engine.formulas import ring as formulas
+from engine.formulas.rope import RopeScaling
 from engine.lock import device_lock
 from engine.serving.cluster import Cancelled
 
@@ -44,6 +46,16 @@ def nothing_is_left(home):
     assert children() == [] and list((home / "tmp").iterdir()) == []
     with device_lock("cpu", "next", wait=False):
         pass
+
+
+def test_a_model_whose_positions_follow_the_length_is_refused(home, monkeypatch):
+    """A rank holds a part of the text, and would turn it as if it were a shorter one."""
+    card = plan_ring(SMALL).setup.card
+    config = replace(card.config, rope_scaling=RopeScaling("dynamic", 2.0, original_context=128))
+    monkeypatch.setattr("engine.experiments.plan.describe", lambda name: replace(card, config=config))
+    with pytest.raises(LabError) as told:
+        plan_ring(SMALL)
+    assert told.value.code == "scenario-value" and told.value.facts["field"] == "model"
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
