@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from engine.formulas.rope import RopeScaling, scaling_for
+from engine.formulas.rope import RopeScaling, dynamic_factor, scaling_for
 from engine.kv.evicting import EvictingAttention, EvictingSpan
 from engine.kv.eviction import Full, Sinks
 from engine.kv.masked import memory
@@ -119,7 +119,8 @@ def test_keys_turned_when_they_came_are_wrong():
     model = model_of(GROWING, layers=1)
     attend, worst = turned_when_they_came(model), 0.0
     for step in range(60):
-        mixed = model(IDS[step : step + 1], torch.tensor([step]), attend)
+        now = model.scaled(scaling_for("ntk", dynamic_factor(GROWING, step + 1), TRAINED))
+        mixed = now(IDS[step : step + 1], torch.tensor([step]), attend)
         worst = max(worst, off(mixed, model(IDS[: step + 1], torch.arange(step + 1), causal_attend)[-1:]))
     assert worst > 1000 * TOLERANCE
 
