@@ -55,9 +55,9 @@ DEFAULT_DATA = ("smollm2-135m-instruct", "kjv")
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 PROBE_TIMEOUT_S = 5
 
-# Two processes: much of a test's time is one core's, or waiting. Which tests stay together, and that the browser's are
-# last, tests/conftest.py says. A later -n of the user's counts instead.
-TEST_WORKERS = ["-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
+# Two processes, each with whole files in the order of the files: much of a test's time is one core's, or waiting. The
+# order keeps the browser's files last (tests/conftest.py says why). A later -n of the user's counts instead.
+TEST_WORKERS = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 DEFAULT_PORT = 8501
 PORTS_TRIED = 100

@@ -40,11 +40,8 @@ def one_thread():
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        in_browser = BROWSER_TESTS in item.path.parents
-        if in_browser:
+        if BROWSER_TESTS in item.path.parents:
             item.add_marker("browser")
-        # A file's tests share what is costly to make, and all of the browser's one app: each in one process.
-        item.add_marker(pytest.mark.xdist_group("browser" if in_browser else str(item.path)))
     # Last, in each process that `lab.py test` starts, since Playwright keeps an event loop running in this thread
     # until it is closed, and no other test could run one of its own.
     items.sort(key=lambda item: BROWSER_TESTS in item.path.parents)

@@ -24,7 +24,7 @@ def test_from_the_list_to_a_card_its_sources_and_a_choice(visit, locale):
     watched.until("location.search.includes('text=B')")
     page.reload()
     watched.settle()
-    watched.until("document.querySelectorAll('.lab-claim').length === 9")
+    watched.until("document.querySelectorAll('.lab-claim').length === 12")
 
 
 def test_from_a_lesson_to_its_claims_and_back(visit):
