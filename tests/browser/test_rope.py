@@ -99,7 +99,6 @@ def test_the_hands_follow_the_slider_and_the_method(visit):
     page.get_by_label("Head of", exact=True).select_option(heads.PRETRAINED.name)
     assert page.locator(".rc-face").count() == 32
     page.get_by_role("radio", name="한국어").click()
-    watched.see("YaRN")
     watched.see("16,384 = 훈련 길이의 2배")
     assert page.get_by_label("방법", exact=True).input_value() == "yarn"
 
