@@ -19,6 +19,15 @@ def section(title: str) -> None:
     st.html(f"<h2 class='lab-section'>{escape(title)}</h2>")
 
 
+def why(words: Words, part: str = "") -> None:
+    """Why it comes out so, and what to try: what holds for any result of this part of the lesson (its page's, without one)."""
+    prefix = f"{part}-" if part else ""
+    with st.container(key="lab-why"):
+        reasons, attempts = st.columns([3, 2], gap="large")
+        reasons.markdown(words.part(f"{prefix}why"))
+        attempts.markdown(words.part(f"{prefix}try"))
+
+
 def source_row(result: dict, scenario_class, words: Words, slot: str = session.RUN, choices: list[str] | None = None) -> None:
     """Where a result comes from, with the ways to measure it anew, to go back to the recording, or to choose another.
 

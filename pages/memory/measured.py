@@ -9,7 +9,7 @@ import streamlit as st
 from engine.errors import LabError
 from engine.experiments.wall_scenario import PAGED, RESERVED, VARIANTS, WALL, WallScenario, wall_for
 from engine.service import client
-from pages._ui import charts, errors, history, outcome, parts, run_panel, session
+from pages._ui import charts, errors, experiment, history, outcome, parts, run_panel
 from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
 from pages.memory import measured_story as story
@@ -21,32 +21,25 @@ FIELDS = (
     ("prompt_tokens_min", "prompt_tokens_max"),
     ("output_tokens_min", "output_tokens_max", "seed"),
 )
-LIVE_S = 1.5
 
 
 def section(words: Words, colors: Palette, *, touch: bool) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("measured"))
-    panel = st.container()
-    run = session.run_id(SLOT)
-    status = run_panel.ended(run, words, SLOT)
-    result = run_panel.result_of(status, run, WALL, words)
-    active = status is not None and status.active
-    with panel:
-        if active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-            _live(run, words, colors, touch)
-        else:
-            _form(words, result["manifest"]["scenario"] if result else None)
-    if active:  # one picture that lives is enough
+    found = experiment.shown(
+        WALL,
+        words,
+        PHASES,
+        form=lambda scenario: _form(words, scenario),
+        live=lambda known: _live(known, words, colors, touch),
+        slot=SLOT,
+    )
+    if found.active:  # one picture that lives is enough
         return
-    src, choices = result and result["run_id"], []
-    if result is None:
-        result, src, choices = outcome.shipped(WALL, SLOT)
-    if result is None:
+    if found.result is None:
         st.html(parts.notice(words("source.none_title"), words("measured.none"), kind="info"))
     else:
-        _show(result, src, choices, words, colors, touch)
+        _show(found.result, found.src, found.choices, words, colors, touch)
 
 
 def _form(words: Words, shown: dict | None) -> None:
@@ -94,20 +87,11 @@ def _numbers(start: WallScenario, words: Words) -> dict:
     return changes
 
 
-def _live(run: str, words: Words, colors: Palette, touch: bool) -> None:
+def _live(known: dict, words: Words, colors: Palette, touch: bool) -> None:
     """The blocks in use as they are taken."""
-
-    @st.fragment(run_every=LIVE_S)
-    def draw() -> None:
-        try:
-            known = client.live(run)
-        except LabError:
-            return  # the progress above says so
-        if used := story.usage_so_far(known):
-            figure = story.over_time(used, "blocks", story.pool_so_far(known), words, colors, touch)
-            _chart(figure, words("measured.alt_live"), "wall-live")
-
-    draw()
+    if used := story.usage_so_far(known):
+        figure = story.over_time(used, "blocks", story.pool_so_far(known), words, colors, touch)
+        _chart(figure, words("measured.alt_live"), "wall-live")
 
 
 def _show(result: dict, src: str, choices: list[str], words: Words, colors: Palette, touch: bool) -> None:

@@ -36,10 +36,7 @@ def section(words: Words) -> None:
         _tables(choice, words)
 
     draw()
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("why"))
-        attempts.markdown(words.part("try"))
+    outcome.why(words)
 
 
 def _choose(words: Words) -> Choice:

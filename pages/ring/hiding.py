@@ -21,10 +21,7 @@ def section(words: Words) -> None:
         _show(_choose(words), words)
 
     draw()
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("calculator-why"))
-        attempts.markdown(words.part("calculator-try"))
+    outcome.why(words, "calculator")
 
 
 def _choose(words: Words) -> Choice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.experiments.ring_scenario import RING, RingScenario
-from pages._ui import outcome, parts, plot, run_panel, session
+from pages._ui import experiment, outcome, parts, plot
 from pages._ui.words import Words
 from pages.ring import measured_story as story
 from pages.ring import run_form
@@ -16,29 +16,14 @@ PHASES = ("queued", "starting-workers", "loading", "measuring")
 def section(words: Words) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("measured"))
-    panel = st.container()
-    run = session.run_id(RING)
-    status = run_panel.ended(run, words, RING)
-    result = run_panel.result_of(status, run, RING, words)
-    active = status is not None and status.active
-    with panel:
-        if active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-        else:
-            run_form.panel(words, result["manifest"]["scenario"] if result else None)
-    src, choices = result and result["run_id"], []
-    if result is None:
-        result, src, choices = outcome.shipped(RING, RING)
-    if result is None:
+    found = experiment.shown(RING, words, PHASES, form=lambda scenario: run_form.panel(words, scenario))
+    if found.result is None:
         st.html(parts.notice(words("source.none_title"), words("measured.none"), kind="info"))
     else:
-        _show(result, choices, words)
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("measured-why"))
-        attempts.markdown(words.part("measured-try"))
-    if result is not None:
-        outcome.keep(result, src, words)
+        _show(found.result, found.choices, words)
+    outcome.why(words, "measured")
+    if found.result is not None:
+        outcome.keep(found.result, found.src, words)
 
 
 def _show(result: dict, choices: list[str], words: Words) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages._ui import parts, script
+from pages._ui import outcome, parts, script
 from pages._ui.words import Words
 
 # Two to six ranks: more would be too small to read, and fewer are no ring.
@@ -15,10 +15,7 @@ def section(words: Words) -> None:
     st.markdown(words.part("ring"))
     st.html(f"<div class='lab-source'>{parts.badge('computed', words)}<span>{parts.prose(words('steps.counted'))}</span></div>")
     script.component("ring")(key="ring-steps", data=payload(words))
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("ring-why"))
-        attempts.markdown(words.part("ring-try"))
+    outcome.why(words, "ring")
 
 
 def payload(words: Words) -> dict:

@@ -44,7 +44,7 @@ for part, place in session.open_parts(PARTS, words):
         if part == "batch":
             batch.section(result, words)
         elif result is None:
-            sections.why(words)
+            outcome.why(words)
         elif part == "measured":
             sections.measured(result, words)
         else:

@@ -29,15 +29,7 @@ def measured(result: dict, words: Words) -> None:
         st.html("".join(f"<p class='lab-said'>{parts.prose(text)}</p>" for text in said))
     _table(result, words)
     st.markdown(words.part("read"))
-    why(words)
-
-
-def why(words: Words) -> None:
-    """Why there are two bottlenecks, and what to try: the part of the lesson that holds for any result."""
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("why"))
-        attempts.markdown(words.part("try"))
+    outcome.why(words)
 
 
 def details(result: dict, src: str, words: Words) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.formulas.rope import METHODS, RAMPS
-from pages._ui import script
+from pages._ui import outcome, script
 from pages._ui.words import Words
 from pages.rope import heads
 
@@ -23,10 +23,7 @@ def section(words: Words) -> None:
         script.component("clock")(key=KEY, data=payload(st.session_state.get(KEPT), words), on_at_change=lambda: None)
 
     draw()
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("clock-why"))
-        attempts.markdown(words.part("clock-try"))
+    outcome.why(words, "clock")
 
 
 def payload(at: object, words: Words) -> dict:

@@ -6,16 +6,14 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.lengths_scenario import LAB_MODEL, LENGTHS, LengthsScenario, lengths_for
 from engine.service import client
-from pages._ui import fmt, outcome, parts, plot, run_panel, session
+from pages._ui import experiment, fmt, outcome, parts, plot, run_panel
 from pages._ui.words import Words
 from pages.rope import lengths_story as story
 from pages.rope import run_form
 
 PHASES = ("queued", "starting-workers", "loading", "measuring")
-LIVE_S = 1.5
 FORM = run_form.Form(
     kind=LENGTHS,
     scenario=LengthsScenario,
@@ -30,47 +28,29 @@ PRETRAINED, PRESET = "pretrained", "lengths-smollm2"
 def section(words: Words) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result; then the pretrained model."""
     st.markdown(words.part("lengths"))
-    panel = st.container()
-    run = session.run_id(LENGTHS)
-    status = run_panel.ended(run, words, LENGTHS)
-    result = run_panel.result_of(status, run, LENGTHS, words)
-    active = status is not None and status.active
-    with panel:
-        if active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-            _live(run, words, LENGTHS)
-        else:
-            run_form.panel(FORM, words, result["manifest"]["scenario"] if result else None)
-    if not active:  # one picture that lives is enough
-        src, choices = result and result["run_id"], []
-        if result is None:
-            result, src, choices = outcome.shipped(LENGTHS, LENGTHS, LAB_MODEL)
-        if result is None:
+    found = experiment.shown(
+        LENGTHS,
+        words,
+        PHASES,
+        form=lambda scenario: run_form.panel(FORM, words, scenario),
+        live=lambda known: _live(known, words, LENGTHS),
+        model=LAB_MODEL,
+    )
+    if not found.active:  # one picture that lives is enough
+        if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("lengths.none"), kind="info"))
         else:
-            _show(result, choices, words, LENGTHS)
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("lengths-why"))
-        attempts.markdown(words.part("lengths-try"))
+            _show(found.result, found.choices, words, LENGTHS)
+    outcome.why(words, "lengths")
     _pretrained(words)
-    if not active and result is not None:
-        outcome.keep(result, src, words)
+    if not found.active and found.result is not None:
+        outcome.keep(found.result, found.src, words)
 
 
-def _live(run: str, words: Words, slot: str) -> None:
+def _live(known: dict, words: Words, slot: str) -> None:
     """The lines as they grow."""
-
-    @st.fragment(run_every=LIVE_S)
-    def draw() -> None:
-        try:
-            known = client.live(run)
-        except LabError:
-            return  # the progress above says so
-        if known and (spec := story.spec(known, words)):
-            plot.show(spec, alt=words("lengths.alt_live"), key=f"{slot}-live")
-
-    draw()
+    if spec := story.spec(known, words):
+        plot.show(spec, alt=words("lengths.alt_live"), key=f"{slot}-live")
 
 
 def _show(result: dict, choices: list[str], words: Words, slot: str) -> None:
@@ -88,27 +68,24 @@ def _pretrained(words: Words) -> None:
     """The same on a model that others trained, at lengths that take minutes: a recording, and a run on request."""
     outcome.section(words("lengths.section_pretrained"))
     st.markdown(words.part("lengths-pretrained"))
-    panel = st.container()
     scenario = lengths_for(client.device()["class"], PRESET)
-    run = session.run_id(PRETRAINED)
-    status = run_panel.ended(run, words, PRETRAINED)
-    result = run_panel.result_of(status, run, LENGTHS, words)
-    active = status is not None and status.active
-    recorded, src, choices = outcome.shipped(LENGTHS, PRETRAINED, scenario.model)
-    with panel:
-        if active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-            _live(run, words, PRETRAINED)
-        else:
-            _on_request(scenario, recorded, words)
-    if active:
+    recorded, *_ = outcome.shipped(LENGTHS, PRETRAINED, scenario.model)
+    found = experiment.shown(
+        LENGTHS,
+        words,
+        PHASES,
+        form=lambda _: _on_request(scenario, recorded, words),
+        live=lambda known: _live(known, words, PRETRAINED),
+        slot=PRETRAINED,
+        model=scenario.model,
+    )
+    if found.active:
         return
-    shown = result or recorded
-    if shown is None:
+    if found.result is None:
         st.html(parts.notice(words("source.none_title"), words("lengths.none_pretrained"), kind="info"))
         return
-    _show(shown, [] if result else choices, words, PRETRAINED)
-    st.html(outcome.files(shown, result["run_id"] if result else src, words))
+    _show(found.result, found.choices, words, PRETRAINED)
+    st.html(outcome.files(found.result, found.src, words))
 
 
 def _on_request(scenario: LengthsScenario, recorded: dict | None, words: Words) -> None:

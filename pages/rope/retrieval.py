@@ -8,13 +8,12 @@ from engine.errors import LabError
 from engine.experiments.lengths_scenario import LAB_MODEL, LENGTHS
 from engine.experiments.retrieval_scenario import RETRIEVAL, RetrievalScenario, retrieval_for
 from engine.service import client
-from pages._ui import grids, outcome, parts, run_panel, session
+from pages._ui import experiment, grids, outcome, parts, session
 from pages._ui.words import Words
 from pages.rope import lengths_story, run_form
 from pages.rope import retrieval_story as story
 
 PHASES = ("queued", "starting-workers", "loading", "measuring")
-LIVE_S = 1.5
 FORM = run_form.Form(
     kind=RETRIEVAL,
     scenario=RetrievalScenario,
@@ -27,46 +26,28 @@ FORM = run_form.Form(
 def section(words: Words) -> None:
     """A recording at once, a run while it is made, and its result; perplexity beside it; an example."""
     st.markdown(words.part("retrieval"))
-    panel = st.container()
-    run = session.run_id(RETRIEVAL)
-    status = run_panel.ended(run, words, RETRIEVAL)
-    result = run_panel.result_of(status, run, RETRIEVAL, words)
-    active = status is not None and status.active
-    with panel:
-        if active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-            _live(run, words)
-        else:
-            run_form.panel(FORM, words, result["manifest"]["scenario"] if result else None)
-    if not active:  # one picture that lives is enough
-        src, choices = result and result["run_id"], []
-        if result is None:
-            result, src, choices = outcome.shipped(RETRIEVAL, RETRIEVAL, LAB_MODEL)
-        if result is None:
+    found = experiment.shown(
+        RETRIEVAL,
+        words,
+        PHASES,
+        form=lambda scenario: run_form.panel(FORM, words, scenario),
+        live=lambda known: _live(known, words),
+        model=LAB_MODEL,
+    )
+    if not found.active:  # one picture that lives is enough
+        if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("retrieval.none"), kind="info"))
         else:
-            _show(result, choices, words)
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("retrieval-why"))
-        attempts.markdown(words.part("retrieval-try"))
-    if not active and result is not None:
-        outcome.keep(result, src, words)
+            _show(found.result, found.choices, words)
+    outcome.why(words, "retrieval")
+    if not found.active and found.result is not None:
+        outcome.keep(found.result, found.src, words)
 
 
-def _live(run: str, words: Words) -> None:
+def _live(known: dict, words: Words) -> None:
     """The cells as they come."""
-
-    @st.fragment(run_every=LIVE_S)
-    def draw() -> None:
-        try:
-            known = client.live(run)
-        except LabError:
-            return  # the progress above says so
-        if known and (spec := story.grids(known, words)):
-            grids.show(spec, alt=words("retrieval.alt_live"), key="retrieval-live")
-
-    draw()
+    if spec := story.grids(known, words):
+        grids.show(spec, alt=words("retrieval.alt_live"), key="retrieval-live")
 
 
 def _show(result: dict, choices: list[str], words: Words) -> None:

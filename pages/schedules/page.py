@@ -39,10 +39,10 @@ if active:
     # One picture that lives is enough: the recording comes back when there is nothing newer to see.
     timeline.show(f"./lab/live/{run}", words, alt=words("alt.live"), key="live", live=True)
     st.markdown(words.part("read"))
-    sections.why(words)
+    outcome.why(words)
 elif result is None:
     st.html(parts.notice(words("source.none_title"), words("source.none"), kind="info"))
-    sections.why(words)
+    outcome.why(words)
 else:
     sections.summary(result, words, choices)
     # A part is made when it is opened: the first one is there at once, and only charts that are looked at are sent.

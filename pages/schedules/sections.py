@@ -29,7 +29,7 @@ def run(result: dict, src: str, words: Words) -> None:
     """The picture, how to read it, what each schedule costs, and why. src: see pages/_ui/routes."""
     _picture(result, src, words)
     _costs(result, words)
-    why(words)
+    outcome.why(words)
 
 
 def waiting(result: dict, words: Words, colors: Palette, *, touch: bool) -> None:
@@ -47,14 +47,6 @@ def details(result: dict, src: str, words: Words) -> None:
     _texts(result, words)
     model(words)
     outcome.keep(result, src, words)
-
-
-def why(words: Words) -> None:
-    """Why it happens, and what to try: the part of the lesson that holds for any result."""
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("why"))
-        attempts.markdown(words.part("try"))
 
 
 def model(words: Words) -> None:

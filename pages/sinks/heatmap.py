@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.experiments.attention_scenario import ATTENTION, AttentionScenario
-from pages._ui import outcome, parts, plot, run_panel, script, session
+from pages._ui import experiment, outcome, parts, plot, run_panel, script
 from pages._ui.words import Words
 from pages.sinks import heatmap_form, heatmap_payload
 from pages.sinks import heatmap_story as story
@@ -17,23 +17,12 @@ PHASES = ("queued", "starting-workers", "loading", "computing")
 
 def section(words: Words) -> None:
     """A recording at once, a run's progress while it is made, and its result when there is one."""
-    panel = st.container()
-    run = session.run_id(SLOT)
-    status = run_panel.ended(run, words, SLOT)
-    result = run_panel.result_of(status, run, ATTENTION, words)
-    with panel:
-        if status is not None and status.active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-        else:
-            heatmap_form.panel(words, result["manifest"]["scenario"] if result else None, SLOT)
-    src, choices = result and result["run_id"], []
-    if result is None:
-        result, src, choices = outcome.shipped(ATTENTION, SLOT)
-    if result is None:
+    found = experiment.shown(ATTENTION, words, PHASES, form=lambda scenario: heatmap_form.panel(words, scenario, SLOT), slot=SLOT)
+    if found.result is None:
         st.html(parts.notice(words("source.none_title"), words("heatmap.none"), kind="info"))
-        _why(words)
+        outcome.why(words)
     else:
-        _show(result, src, choices, words)
+        _show(found.result, found.src, found.choices, words)
 
 
 def _show(result: dict, src: str, choices: list[str], words: Words) -> None:
@@ -47,7 +36,7 @@ def _show(result: dict, src: str, choices: list[str], words: Words) -> None:
     outcome.section(words("section.heads"))
     _heads(result, words)
     _starts(result, words)
-    _why(words)
+    outcome.why(words)
     outcome.keep(result, src, words)
 
 
@@ -105,10 +94,3 @@ def _starts(result: dict, words: Words) -> None:
     st.html(f"{said}<p class='lab-note'>{parts.prose(words('starts.note', **story.starts_facts(result)))}</p>")
     plot.show(spec, alt=story.starts_alt(result, words), key="sinks-starts")
     st.html(parts.plain_table(*story.starts_table(result, words), words("section.starts")))
-
-
-def _why(words: Words) -> None:
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("why"))
-        attempts.markdown(words.part("try"))

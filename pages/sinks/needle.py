@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.experiments.needle_scenario import NEEDLE, NeedleScenario, needle_for
-from pages._ui import outcome, parts, run_panel, session
+from pages._ui import experiment, outcome, parts
 from pages._ui.words import Words
 from pages.sinks import needle_story as story
 from pages.sinks import run_form
@@ -22,28 +22,14 @@ FORM = run_form.Form(
 def section(words: Words) -> None:
     """A recording at once, a run's progress while it is made, and its result when there is one."""
     st.markdown(words.part("needle"))
-    panel = st.container()
-    run = session.run_id(NEEDLE)
-    status = run_panel.ended(run, words, NEEDLE)
-    result = run_panel.result_of(status, run, NEEDLE, words)
-    with panel:
-        if status is not None and status.active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-        else:
-            run_form.panel(FORM, words, result["manifest"]["scenario"] if result else None)
-    src, choices = result and result["run_id"], []
-    if result is None:
-        result, src, choices = outcome.shipped(NEEDLE, NEEDLE)
-    if result is None:
+    found = experiment.shown(NEEDLE, words, PHASES, form=lambda scenario: run_form.panel(FORM, words, scenario))
+    if found.result is None:
         st.html(parts.notice(words("source.none_title"), words("needle.none"), kind="info"))
     else:
-        _show(result, choices, words)
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("needle-why"))
-        attempts.markdown(words.part("needle-try"))
-    if result is not None:
-        outcome.keep(result, src, words)
+        _show(found.result, found.choices, words)
+    outcome.why(words, "needle")
+    if found.result is not None:
+        outcome.keep(found.result, found.src, words)
 
 
 def _show(result: dict, choices: list[str], words: Words) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.streaming_scenario import STREAMING, StreamingScenario, streaming_for
-from engine.service import client
-from pages._ui import outcome, parts, plot, run_panel, script, session
+from pages._ui import experiment, outcome, parts, plot, script
 from pages._ui.words import Words
 from pages.sinks import run_form
 from pages.sinks import streaming_story as story
 
 PHASES = ("queued", "starting-workers", "loading", "measuring")
-LIVE_S = 1.5
 FORM = run_form.Form(
     kind=STREAMING,
     scenario=StreamingScenario,
@@ -28,44 +25,28 @@ CELLS = {"window": 8, "sinks": [1, 2, 4], "chosen": 2}
 def section(words: Words) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("streaming"))
-    panel = st.container()
-    run = session.run_id(STREAMING)
-    status = run_panel.ended(run, words, STREAMING)
-    result = run_panel.result_of(status, run, STREAMING, words)
-    active = status is not None and status.active
-    with panel:
-        if active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-            _live(run, words)
-        else:
-            run_form.panel(FORM, words, result["manifest"]["scenario"] if result else None)
-    if not active:  # one picture that lives is enough
-        src, choices = result and result["run_id"], []
-        if result is None:
-            result, src, choices = outcome.shipped(STREAMING, STREAMING)
-        if result is None:
+    found = experiment.shown(
+        STREAMING,
+        words,
+        PHASES,
+        form=lambda scenario: run_form.panel(FORM, words, scenario),
+        live=lambda known: _live(known, words),
+    )
+    if not found.active:  # one picture that lives is enough
+        if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("streaming.none"), kind="info"))
         else:
-            _show(result, choices, words)
+            _show(found.result, found.choices, words)
     _cells(words)
-    _why(words)
-    if not active and result is not None:
-        outcome.keep(result, src, words)
+    outcome.why(words, "streaming")
+    if not found.active and found.result is not None:
+        outcome.keep(found.result, found.src, words)
 
 
-def _live(run: str, words: Words) -> None:
+def _live(known: dict, words: Words) -> None:
     """The curves as they grow."""
-
-    @st.fragment(run_every=LIVE_S)
-    def draw() -> None:
-        try:
-            known = client.live(run)
-        except LabError:
-            return  # the progress above says so
-        if known and (spec := story.spec(known, story.LOSS, words)):
-            plot.show(spec, alt=words("streaming.alt_live"), key="streaming-live")
-
-    draw()
+    if spec := story.spec(known, story.LOSS, words):
+        plot.show(spec, alt=words("streaming.alt_live"), key="streaming-live")
 
 
 def _show(result: dict, choices: list[str], words: Words) -> None:
@@ -123,13 +104,6 @@ def _cells(words: Words) -> None:
     st.markdown(words.part("cells"))
     texts = {key: words(key) for key in words.keys("cells.")}
     script.component("cells")(key="sinks-cells", data={"words": texts, "tokens": words("cells.sentence").split(), **CELLS})
-
-
-def _why(words: Words) -> None:
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("streaming-why"))
-        attempts.markdown(words.part("streaming-try"))
 
 
 def _sentences(found: list, words: Words) -> str:

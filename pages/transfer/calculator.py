@@ -16,10 +16,7 @@ from pages.transfer import calculator_story as story
 def section(words: Words) -> None:
     st.markdown(words.part("calculator"))
     _draw(words)
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("calculator-why"))
-        attempts.markdown(words.part("calculator-try"))
+    outcome.why(words, "calculator")
 
 
 @st.fragment

@@ -5,16 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import profiles
-from engine.errors import LabError
 from engine.experiments.transfer_scenario import TRANSFER, TransferScenario
-from engine.service import client
-from pages._ui import fmt, outcome, parts, run_panel, session
+from pages._ui import experiment, fmt, outcome, parts
 from pages._ui.words import Words
 from pages.transfer import formats_story as story
 from pages.transfer import run_form
 
 PHASES = ("queued", "starting-workers", "loading", "measuring")
-LIVE_S = 1.5
 # Offered beside what was measured: from the slowest up.
 LINKS = ("ethernet-10", "ethernet-25", "ethernet-100", "infiniband-ndr")
 MEASURED = "measured"
@@ -23,54 +20,30 @@ MEASURED = "measured"
 def section(words: Words) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("formats"))
-    result, src, choices, active = shown(words)
-    if not active:
-        if result is None:
+    found = shown(words)
+    if not found.active:
+        if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("formats.none"), kind="info"))
         else:
-            _show(result, choices, words)
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("formats-why"))
-        attempts.markdown(words.part("formats-try"))
-    if not active and result is not None:
-        outcome.keep(result, src, words)
+            _show(found.result, found.choices, words)
+    outcome.why(words, "formats")
+    if not found.active and found.result is not None:
+        outcome.keep(found.result, found.src, words)
 
 
-def shown(words: Words) -> tuple[dict | None, str | None, list[str], bool]:
-    """The controls, and what is to be shown below them: result, source of its files, recordings to choose from, whether a run
-    is under way."""
-    panel = st.container()
-    run = session.run_id(TRANSFER)
-    status = run_panel.ended(run, words, TRANSFER)
-    result = run_panel.result_of(status, run, TRANSFER, words)
-    active = status is not None and status.active
-    with panel:
-        if active:
-            run_panel.watch(run, words, PHASES, own=status.own)
-            _live(run, words)
-        else:
-            run_form.panel(words, result["manifest"]["scenario"] if result else None)
-    if result is not None or active:
-        return result, result and result["run_id"], [], active
-    return *outcome.shipped(TRANSFER, TRANSFER), False
+def shown(words: Words) -> experiment.Shown:
+    """The controls, and what is to be shown below them: the same for both parts that show a run."""
+    return experiment.shown(
+        TRANSFER, words, PHASES, form=lambda scenario: run_form.panel(words, scenario), live=lambda known: _live(known, words)
+    )
 
 
-def _live(run: str, words: Words) -> None:
+def _live(known: dict, words: Words) -> None:
     """The bars of the length that is being sent, as they come."""
-
-    @st.fragment(run_every=LIVE_S)
-    def draw() -> None:
-        try:
-            known = client.live(run)
-        except LabError:
-            return  # the progress above says so
-        if known and known.get("cells"):
-            rows = story.at({"rows": known["cells"]}, max(cell["tokens"] for cell in known["cells"]))
-            tokens = fmt.count(rows[0]["tokens"])
-            st.html(f"<p class='lab-note'>{words('formats.live', tokens=tokens)}</p>{story.bars(rows, None, words)}")
-
-    draw()
+    if cells := known.get("cells"):
+        rows = story.at({"rows": cells}, max(cell["tokens"] for cell in cells))
+        tokens = fmt.count(rows[0]["tokens"])
+        st.html(f"<p class='lab-note'>{words('formats.live', tokens=tokens)}</p>{story.bars(rows, None, words)}")
 
 
 def _show(result: dict, choices: list[str], words: Words) -> None:

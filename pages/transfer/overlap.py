@@ -14,8 +14,9 @@ from pages.transfer import overlap_story as story
 def section(words: Words) -> None:
     """The same run as in the first part, seen from its other end."""
     st.markdown(words.part("overlap"))
-    result, _, choices, active = formats.shown(words)
-    if not active:
+    shown = formats.shown(words)
+    if not shown.active:
+        result, choices = shown.result, shown.choices
         found = result and result["overlap"]
         if result is None:
             st.html(parts.notice(words("source.none_title"), words("formats.none"), kind="info"))
@@ -24,10 +25,7 @@ def section(words: Words) -> None:
             st.html(parts.notice(words("overlap.none_title"), words("overlap.none_what"), kind="info"))
         else:
             _show(result, found, choices, words)
-    with st.container(key="lab-why"):
-        reasons, attempts = st.columns([3, 2], gap="large")
-        reasons.markdown(words.part("overlap-why"))
-        attempts.markdown(words.part("overlap-try"))
+    outcome.why(words, "overlap")
 
 
 def _show(result: dict, found: dict, choices: list[str], words: Words) -> None:
