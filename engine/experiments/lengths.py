@@ -21,7 +21,7 @@ as the trained length, under the mask that equals the cache token by token (`eng
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engine.errors import LabError
 from engine.experiments.child import Bench, alone
@@ -30,7 +30,7 @@ from engine.experiments.lengths_scenario import LengthsScenario
 from engine.experiments.manifest import about_text
 from engine.experiments.measuring import OnRecord, Progress, no_progress
 from engine.experiments.plan import Ground, ground
-from engine.experiments.stretched import Stretched, as_record, check_sinks, measuring_order, stretched
+from engine.experiments.stretched import Stretched, as_record, planned
 from engine.kv.eviction import as_dict
 from engine.model.load_tokenizer import load_tokenizer
 from engine.model.tokenizer import Tokenizer
@@ -90,13 +90,7 @@ def run_lengths(
 def plan_lengths(scenario: LengthsScenario) -> LengthsPlan:
     """Check everything that can be checked before a process starts. Raises LabError."""
     setup, text, tokenizer = ground(scenario), load_text(scenario.text), load_tokenizer(scenario.model)
-    config = setup.card.config
-    check_sinks(scenario.sinks, config.max_context)
-    options = {"factor": scenario.factor, "ramp": scenario.ramp, "sinks": scenario.sinks}
-    order = measuring_order(scenario.lengths, scenario.methods, scenario.seed)
-    cells = tuple(stretched(method, length, config.max_context, **options) for length, method in order)
-    for cell in cells:
-        replace(config, rope_scaling=cell.scaling)  # which checks that heads of this width can be turned so
+    cells = planned(scenario, setup.card.config)
     ids = tokens_of(tokenizer, text)
     needed = max(scenario.lengths) + 1
     if len(ids) < needed:

@@ -22,7 +22,7 @@ one of each, so that its trials are independent but for the prose that texts may
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engine.errors import LabError
 from engine.experiments.child import Bench, alone
@@ -42,7 +42,7 @@ from engine.experiments.retrieval_text import (
     words_of,
     write,
 )
-from engine.experiments.stretched import Stretched, as_record, check_sinks, measuring_order, stretched
+from engine.experiments.stretched import Stretched, as_record, planned
 from engine.formulas.intervals import wilson
 from engine.formulas.recall import KEYS, MARK, VALUES
 from engine.kv.eviction import as_dict
@@ -113,15 +113,10 @@ def run_retrieval(
 def plan_retrieval(scenario: RetrievalScenario) -> RetrievalPlan:
     """Write all texts, and check everything that can be checked before a process starts. Raises LabError."""
     setup, text, tokenizer = ground(scenario), load_text(scenario.text), load_tokenizer(scenario.model)
-    config, depths = setup.card.config, tuple(sorted(scenario.depths))
+    depths = tuple(sorted(scenario.depths))
     words, bos = words_of(tokenizer, MARK, KEYS, VALUES), bos_of(tokenizer)
-    check_sinks(scenario.sinks, config.max_context)
+    cells = planned(scenario, setup.card.config)
     places = {length: spots(length, depths, len(bos)) for length in sorted(scenario.lengths)}
-    options = {"factor": scenario.factor, "ramp": scenario.ramp, "sinks": scenario.sinks}
-    order = measuring_order(scenario.lengths, scenario.methods, scenario.seed)
-    cells = tuple(stretched(method, length, config.max_context, **options) for length, method in order)
-    for cell in cells:
-        replace(config, rope_scaling=cell.scaling)  # which checks that heads of this width can be turned so
     ids, longest = tokens_of(tokenizer, text), max(places)
     if len(ids) < longest:
         raise LabError("text-too-short", name=text.name, tokens=len(ids), needed=longest)

@@ -1,11 +1,12 @@
 """A model asked for more than it was trained on: what a method does to it at a length. Pure, for lengths and retrieval alike."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from engine.experiments.settings import wrong
 from engine.formulas.rope import METHODS, RopeScaling, dynamic_factor, scaling_for
 from engine.kv.eviction import Eviction, Full, Sinks
+from engine.model.config import ModelConfig
 
 STREAMING = "streaming"
 STRETCHES = (*METHODS, STREAMING)
@@ -50,6 +51,21 @@ def stretched(method: str, length: int, trained: int, *, factor: float, ramp: st
         return Stretched(method, length, 1.0, None, policy)
     by = dynamic_factor(scaling, length) if method == "dynamic" else scaling.factor
     return Stretched(method, length, by, scaling, policy)
+
+
+def planned(scenario, config: ModelConfig) -> tuple[Stretched, ...]:
+    """Every method at every length of a scenario of lengths or retrieval, in the order of measuring.
+
+    Raises LabError: "scenario-value" for sinks that fill the window, "checkpoint-config" for a stretching that heads of this
+    width cannot have.
+    """
+    check_sinks(scenario.sinks, config.max_context)
+    options = {"factor": scenario.factor, "ramp": scenario.ramp, "sinks": scenario.sinks}
+    order = measuring_order(scenario.lengths, scenario.methods, scenario.seed)
+    cells = tuple(stretched(method, length, config.max_context, **options) for length, method in order)
+    for cell in cells:
+        replace(config, rope_scaling=cell.scaling)  # which checks that heads of this width can be turned so
+    return cells
 
 
 def measuring_order(lengths: tuple[int, ...], methods: tuple[str, ...], seed: int) -> list[tuple[int, str]]:
