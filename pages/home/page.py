@@ -10,6 +10,7 @@ from pages._ui import alt, fmt, lanes, parts, recordings, routes, session, timel
 from pages._ui.palette import CATEGORIES
 
 LESSONS = ("schedules", "roofline", "memory", "sinks", "rope", "transfer", "ring", "claims")
+A_ROW = 4  # more beside each other would be columns of single words
 
 words = session.words("home")
 lesson = session.words("schedules")
@@ -36,7 +37,8 @@ def lesson_map() -> None:
     """Every lesson with a link and a line, in the order in which they build on each other."""
     pages = st.session_state.get("pages", {})
     with st.container(key="lab-lessons"):
-        for place, name in zip(st.columns(len(LESSONS), gap="medium"), LESSONS, strict=True):
+        places = [place for _ in LESSONS[::A_ROW] for place in st.columns(A_ROW, gap="medium")]
+        for place, name in zip(places, LESSONS, strict=False):
             with place:
                 if name in pages:
                     st.page_link(pages[name], label=words(f"nav.{name}"), query_params={"lang": words.lang})
