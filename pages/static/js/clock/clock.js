@@ -3,13 +3,12 @@
 
 import { h, icon, wording } from "../shared/dom.js";
 import * as numbers from "../shared/numbers.js";
+import { PAUSE, PLAY } from "../shared/steps.js";
 import { Chart } from "../plot/chart.js";
 import { face } from "./face.js";
 import { RAMPED, picture, ranges } from "./hands.js";
 import { waveSpec } from "./waves.js";
 
-const PLAY = "M4.5 2.5 13 8l-8.500 5.500z";
-const PAUSE = "M4 3h3v10H4zM9.500 3h3v10h-3z";
 const TICK_MS = 140;
 const CALM_MS = 700;
 const LONGEST = 16; // times the trained length
