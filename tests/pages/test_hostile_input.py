@@ -4,18 +4,22 @@ The real pages run here as Streamlit runs them, without a browser; what a browse
 """
 
 import json
+from functools import partial
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.errors import LabError
 from engine.experiments.scenarios import DEFAULT_WORKLOAD
-from engine.paths import data_dir, runs_dir
+from engine.paths import runs_dir
 from engine.service import client, files
 from engine.service.store import Store
-from pages._ui import recordings, session
-from pages._ui.words import PAGES
+from pages._ui import recordings
+from tests.pages import lessons
+from tests.pages.lessons import html
 
+pytestmark = pytest.mark.usefixtures("home")
+lesson = partial(lessons.lesson, "schedules")
 ADDRESSES = [
     {"run": value}
     for value in (
@@ -52,20 +56,6 @@ UPLOADS = {
 KEY = f"{DEFAULT_WORKLOAD}-cpu"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    """A data folder of its own, with this user's model, and the reader's name as the cookie would give it."""
-    folder = tmp_path_factory.mktemp("home")
-    (data_dir() / "models").mkdir(exist_ok=True)
-    (folder / "models").symlink_to(data_dir() / "models")
-    (folder / "texts").mkdir()
-    (folder / "texts" / "kjv").symlink_to(data_dir() / "texts" / "kjv")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(folder))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
-
-
 @pytest.fixture(scope="module")
 def page(home) -> AppTest:
     """One page that all the fields are tried on, one after another: what was refused must not stay."""
@@ -78,23 +68,10 @@ def sweep_pages(home) -> dict[str, AppTest]:
     return {kind: lesson(lang="en", part=kind) for kind in ("chunk-sweep", "backlog")}
 
 
-def lesson(**address: str) -> AppTest:
-    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page(str(PAGES / "schedules" / "page.py")).run()
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(element.proto.body for element in app.get("html"))
-
-
 def whole(app: AppTest) -> str:
     """The page is all there: no exception, and the numbers of the recording; gives its HTML."""
     assert not app.exception
-    found = texts(app)
+    found = html(app)
     assert "lab-headline" in found and "lab-race" in found
     assert "<script>alert" not in found and "onerror=alert(1)>" not in found.replace("&lt;img src=x onerror=alert(1)&gt;", "")
     return found

@@ -1,19 +1,23 @@
 """The measured wall on its page: what is said follows the numbers, in both languages, and odd input never breaks it."""
 
 import json
+from functools import partial
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from engine.experiments.wall_scenario import AMPLE, PAGED, RESERVED, VARIANTS, wall_for
 from engine.formulas.admission import first_wave
-from engine.paths import data_dir, runs_dir
-from engine.service import client, files
-from pages._ui import recordings, session
+from engine.service import client
+from pages._ui import recordings
 from pages._ui.palette import DARK, LIGHT
-from pages._ui.words import PAGES, Words, table
+from pages._ui.words import Words, table
 from pages.memory import measured_story as story
+from tests.pages import lessons
+from tests.pages.lessons import stored
 
+pytestmark = pytest.mark.usefixtures("home")
+lesson = partial(lessons.lesson, "memory", part="measured", lang="en")
 EN = Words("en", "memory")
 
 
@@ -168,31 +172,9 @@ def test_the_recording_is_of_this_engine(name):
 # ------------------------------------------------------------------ the page
 
 
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    """A data folder of its own, with this user's model and text, and the reader's name as the cookie would give it."""
-    folder = tmp_path_factory.mktemp("home")
-    (folder / "models").symlink_to(data_dir() / "models")
-    (folder / "texts").mkdir()
-    (folder / "texts" / "kjv").symlink_to(data_dir() / "texts" / "kjv")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(folder))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
-
-
-def lesson(**address: str) -> AppTest:
-    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
-    for name, value in {"part": "measured", "lang": "en", **address}.items():
-        app.query_params[name] = value
-    app.run()
-    return app.switch_page(str(PAGES / "memory" / "page.py")).run()
-
-
 def whole(app: AppTest) -> str:
     """The part is all there: no exception, the headline, the figures and the table; gives its HTML."""
-    assert not app.exception
-    found = "\n".join(element.proto.body for element in app.get("html"))
+    found = lessons.complete(app)
     assert "lab-headline" in found and "lab-metrics" in found and len(app.get("plotly_chart")) == 3
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
     return found
@@ -220,9 +202,7 @@ def test_an_address_nobody_gave_out(run):
 
 def test_a_run_of_this_machine_and_one_of_another_kind():
     for name, kind in (("wall-cpu", "measured"), ("schedules-cpu", "recorded")):
-        run = f"a-run-of-{name}-0123456789"
-        files.write_atomically(runs_dir() / f"{run}.json", json.dumps(recordings.load(name) | {"run_id": run, "provenance": "measured"}))
-        assert f"lab-badge-{kind}" in whole(lesson(wall=run))
+        assert f"lab-badge-{kind}" in whole(lesson(wall=stored(recordings.load(name), name)))
 
 
 REFUSED = "These numbers do not work"

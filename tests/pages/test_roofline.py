@@ -5,6 +5,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -14,13 +15,15 @@ from engine import profiles
 from engine.errors import LabError
 from engine.formulas.kv import Attention, Latent, Recurrent
 from engine.formulas.roofline import compute_bound_batch, decode_attention_intensity
-from engine.paths import data_dir, runs_dir
-from engine.service import files
-from pages._ui import errors, fmt, plot, recordings, session
+from pages._ui import errors, fmt, plot, recordings
 from pages._ui.words import PAGES, Words, table
 from pages.roofline import batch, decode, form, picture, point, story
+from tests.pages import lessons
 from tests.pages import roofline_small as small
+from tests.pages.lessons import stored
 
+pytestmark = pytest.mark.usefixtures("home")
+lesson = partial(lessons.lesson, "roofline")
 EN, KO = Words("en", "roofline"), Words("ko", "roofline")
 H100 = profiles.device("h100-sxm")
 LLAMA = profiles.model("llama-3-8b")
@@ -439,38 +442,11 @@ def test_every_text_of_the_lesson_is_used():
 # ---------------------------------------------------------------- the page, as Streamlit runs it
 
 
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("home")
-    (data_dir() / "models").mkdir(exist_ok=True)
-    (folder / "models").symlink_to(data_dir() / "models")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(folder))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
-
-
-def lesson(**address: str) -> AppTest:
-    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page(str(PAGES / "roofline" / "page.py")).run()
-    return app
-
-
 def whole(app: AppTest) -> str:
-    """The page is all there, without an exception; gives its HTML."""
-    assert not app.exception
-    found = "\n".join(element.proto.body for element in app.get("html"))
-    assert "lab-headline" in found and "<script>alert" not in found
+    """The page is all there, with what the result says; gives its HTML."""
+    found = lessons.complete(app)
+    assert "lab-headline" in found
     return found
-
-
-def stored(result: dict, name: str) -> str:
-    run = f"a-roofline-run-{name}"
-    files.write_atomically(runs_dir() / f"{run}.json", json.dumps(result | {"run_id": run, "provenance": "measured"}))
-    return run
 
 
 @pytest.mark.parametrize("lang", ["en", "ko"])
@@ -507,7 +483,7 @@ def test_a_run_of_another_lesson_is_not_taken_for_one_of_this():
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("part", ["measured", "details"])
 def test_an_odd_result_in_the_address(name, part):
-    run = stored(small.result(**ODD[name]), re.sub(r"\W", "-", name))
+    run = stored(small.result(**ODD[name]), name)
     found = whole(lesson(roofline=run, part=part, lang="en"))
     assert "lab-badge-measured" in found and "Measure again" in {b.label for b in lesson(roofline=run, lang="en").button}
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from engine.paths import data_dir, runs_dir
-from engine.service import files
-from pages._ui import session
-from pages._ui.words import PAGES, Words
+from pages._ui.words import Words
 from pages.rope import lengths_story, methods, published_story, retrieval_story
+from tests.pages import lessons
 from tests.pages import rope_small as small
+from tests.pages.lessons import complete, stored
 
+pytestmark = pytest.mark.usefixtures("home")
+lesson = partial(lessons.lesson, "rope")
 EN, KO = Words("en", "rope"), Words("ko", "rope")
 LANGUAGES = pytest.mark.parametrize("words", [EN, KO], ids=["en", "ko"])
 
@@ -245,41 +245,6 @@ def test_every_method_has_a_name_and_looks_of_its_own(words):
 
 
 # ---------------------------------------------------------------- the page, as Streamlit runs it
-
-
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("home")
-    for shared in ("models", "texts"):
-        (data_dir() / shared).mkdir(exist_ok=True)
-        (folder / shared).symlink_to(data_dir() / shared)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(folder))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
-
-
-def lesson(**address: str) -> AppTest:
-    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page(str(PAGES / "rope" / "page.py")).run()
-    return app
-
-
-def complete(app: AppTest) -> str:
-    """The page is there, without an exception; gives its HTML."""
-    assert not app.exception
-    found = "\n".join(element.proto.body for element in app.get("html"))
-    assert "lab-title" in found and "<script>alert" not in found
-    return found
-
-
-def stored(result: dict, name: str) -> str:
-    run = f"a-stored-run-{re.sub('[^a-z]', '-', name)}"
-    files.write_atomically(runs_dir() / f"{run}.json", json.dumps(result | {"run_id": run, "provenance": "measured"}))
-    return run
 
 
 @pytest.mark.parametrize("lang", ["en", "ko"])

@@ -4,21 +4,24 @@ no other travels, and no address or input breaks the page."""
 import base64
 import json
 import re
+from functools import partial
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from engine.paths import data_dir, runs_dir
-from engine.service import files
-from pages._ui import recordings, session
+from pages._ui import recordings
 from pages._ui.words import PAGES, Words, table
 from pages.sinks import heatmap_payload as payload
 from pages.sinks import heatmap_story as story
 from pages.sinks.ramp import RAMP
 from pages.sinks.shares import share
 from tests.pages import attention_small as small
+from tests.pages import lessons
+from tests.pages.lessons import stored
 from tests.pages.test_palette import VISION, oklab, seen
 
+pytestmark = pytest.mark.usefixtures("home")
+lesson = partial(lessons.lesson, "sinks")
 NAME = "attention-cpu"
 EN, KO = Words("en", "sinks"), Words("ko", "sinks")
 ODD = {
@@ -231,40 +234,11 @@ def test_every_text_of_the_heatmaps_is_used():
 # ---------------------------------------------------------------- the page, as Streamlit runs it
 
 
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("home")
-    (data_dir() / "models").mkdir(exist_ok=True)
-    (folder / "models").symlink_to(data_dir() / "models")
-    (folder / "texts").mkdir()
-    (folder / "texts" / "kjv").symlink_to(data_dir() / "texts" / "kjv")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(folder))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
-
-
-def lesson(**address: str) -> AppTest:
-    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page(str(PAGES / "sinks" / "page.py")).run()
-    return app
-
-
 def complete(app: AppTest) -> str:
-    """The page is all there, without an exception; gives its HTML."""
-    assert not app.exception
-    found = "\n".join(element.proto.body for element in app.get("html"))
-    assert "lab-headline" in found and "<script>alert" not in found
+    """The page is all there, with what the result says; gives its HTML."""
+    found = lessons.complete(app)
+    assert "lab-headline" in found
     return found
-
-
-def stored(result: dict, name: str) -> str:
-    run = f"an-attention-run-{name}"
-    files.write_atomically(runs_dir() / f"{run}.json", json.dumps(result | {"run_id": run, "provenance": "measured"}))
-    return run
 
 
 @pytest.mark.parametrize(("lang", "headline"), [("en", "138 of 270 heads"), ("ko", "헤드 270개 가운데 138개")])
@@ -292,7 +266,7 @@ def test_an_address_nobody_gave_out(address):
 
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_result_in_the_address(name):
-    run = stored(small.result(**ODD[name]), re.sub(r"\W", "-", name))
+    run = stored(small.result(**ODD[name]), name)
     for lang in ("en", "ko"):
         assert "lab-badge-measured" in complete(lesson(attention=run, lang=lang))
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
+from functools import partial
 from itertools import pairwise
 from math import log
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from engine import profiles
-from engine.paths import data_dir, runs_dir
-from engine.service import files
-from pages._ui import fmt, session
-from pages._ui.words import PAGES, Words, policy_name
+from pages._ui import fmt
+from pages._ui.words import Words, policy_name
 from pages.sinks import needle_story, policies, published_story, streaming_story
+from tests.pages import lessons
 from tests.pages import streaming_small as small
+from tests.pages.lessons import complete, stored
 
+pytestmark = pytest.mark.usefixtures("home")
+lesson = partial(lessons.lesson, "sinks")
 EN, KO = Words("en", "sinks"), Words("ko", "sinks")
 LANGUAGES = pytest.mark.parametrize("words", [EN, KO], ids=["en", "ko"])
 
@@ -272,42 +273,6 @@ def test_a_papers_place_and_data_are_named(words):
 
 
 # ---------------------------------------------------------------- the page, as Streamlit runs it
-
-
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("home")
-    (data_dir() / "models").mkdir(exist_ok=True)
-    (folder / "models").symlink_to(data_dir() / "models")
-    (folder / "texts").mkdir()
-    (folder / "texts" / "kjv").symlink_to(data_dir() / "texts" / "kjv")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(folder))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
-
-
-def lesson(**address: str) -> AppTest:
-    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page(str(PAGES / "sinks" / "page.py")).run()
-    return app
-
-
-def complete(app: AppTest) -> str:
-    """The page is there, without an exception; gives its HTML."""
-    assert not app.exception
-    found = "\n".join(element.proto.body for element in app.get("html"))
-    assert "lab-title" in found and "<script>alert" not in found
-    return found
-
-
-def stored(result: dict, name: str) -> str:
-    run = f"a-stored-run-{re.sub('[^a-z]', '-', name)}"
-    files.write_atomically(runs_dir() / f"{run}.json", json.dumps(result | {"run_id": run, "provenance": "measured"}))
-    return run
 
 
 @pytest.mark.parametrize("lang", ["en", "ko"])
