@@ -2,22 +2,20 @@
 
 import json
 import math
-import os
-from contextlib import contextmanager
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from engine.errors import LabError
-from engine.experiments import child, lengths_worker
+from engine.experiments import lengths_worker
 from engine.experiments.lengths import plan_lengths, run_lengths
 from engine.experiments.lengths_scenario import LengthsScenario
 from engine.experiments.stretched import STRETCHES, from_record
 from engine.model.load import load_model
 from engine.model.transformer import causal_attend
-from engine.serving.cluster import Cancelled
 from tests.experiments.lab_small import BOS, TRAINED, lab_model
+from tests.experiments.stand_in import StandIn
 
 SMALL = LengthsScenario(
     lengths=(64, 256), scored=32, samples=2, seeds=3, text="pydoc", model="random-tiny", device="cpu", dtype="float32", factor=2.0
@@ -35,28 +33,14 @@ def small(tmp_path):
     return SMALL.changed({"model": lab_model(tmp_path / "lab"), "factor": 0, "lengths": [TRAINED, 4 * TRAINED]})
 
 
-class Desk:
+class Desk(StandIn):
     """Stands in for the reading process: text n has the mean loss `loss(question, n)`."""
 
     def __init__(self, monkeypatch):
-        self.asked, self.ended = [], False
+        super().__init__(monkeypatch)
         self.loss = lambda question, n: 1.0 + n / 10
-        monkeypatch.setattr(child, "started", self.started)
 
-    @contextmanager
-    def started(self, module, spec, cancelled):
-        self.cancelled = cancelled
-        try:
-            yield self
-        finally:
-            self.ended = True
-
-    def ask(self, record, wanted, on_other=lambda record: None):
-        if self.cancelled():
-            raise Cancelled
-        self.asked.append(record)
-        if record["type"] == "load":
-            return {"pid": os.getpid()}
+    def answer(self, record, on_other):
         if record["type"] == "open":
             self.texts = record["texts"]
             return {}

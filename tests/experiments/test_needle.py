@@ -1,14 +1,13 @@
 """The needle experiment: what is made of the scores (a process that answers at once), and real runs of everything."""
 
 import json
-import os
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
 from engine.errors import LabError
-from engine.experiments import child, needle, needle_worker
+from engine.experiments import needle, needle_worker
 from engine.experiments.child import load_record, started
 from engine.experiments.needle import margin, plan_needle, run_needle
 from engine.experiments.needle_scenario import POLICIES, NeedleScenario
@@ -19,6 +18,7 @@ from engine.lock import device_lock
 from engine.model.catalog import named
 from engine.model.transformer import Transformer
 from engine.serving.cluster import Cancelled
+from tests.experiments.stand_in import StandIn
 
 TINY = {"model": "random-tiny", "device": "cpu", "dtype": "float32", "text": "pydoc"}
 SMALL = NeedleScenario(8, 700, 320, distractors=1, **TINY)
@@ -29,17 +29,17 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
 
 
-class Desk:
+class Desk(StandIn):
     """Stands in for the asked process: `knows(policy, near)` tells whether the right word is the likeliest, by 2 nats.
 
     Which word is right it reads in the text.
     """
 
     def __init__(self, monkeypatch):
-        self.asked, self.ended, self.number = [], False, 0
+        super().__init__(monkeypatch)
+        self.number = 0
         self.knows = lambda policy, near: policy == "dense" or near
         self.plan = None
-        monkeypatch.setattr(child, "started", self.started)
         planned = needle.plan_needle
 
         def plan(scenario):
@@ -48,20 +48,7 @@ class Desk:
 
         monkeypatch.setattr(needle, "plan_needle", plan)
 
-    @contextmanager
-    def started(self, module, spec, cancelled):
-        self.cancelled = cancelled
-        try:
-            yield self
-        finally:
-            self.ended = True
-
-    def ask(self, record, wanted, on_other=lambda record: None):
-        if self.cancelled():
-            raise Cancelled
-        self.asked.append(record)
-        if record["type"] == "load":
-            return {"pid": os.getpid()}
+    def answer(self, record, on_other):
         if record["type"] == "open":
             self.number = 0
         if record["type"] == "ask":

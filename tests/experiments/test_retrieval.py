@@ -1,14 +1,12 @@
 """The retrieval experiment: what is made of the answers (a process that answers at once), and real runs of everything."""
 
 import json
-import os
-from contextlib import contextmanager
 
 import pytest
 import torch
 
 from engine.errors import LabError
-from engine.experiments import child, retrieval_worker
+from engine.experiments import retrieval_worker
 from engine.experiments.retrieval import plan_retrieval, run_retrieval
 from engine.experiments.retrieval_scenario import RetrievalScenario
 from engine.experiments.retrieval_text import questions, write
@@ -19,8 +17,8 @@ from engine.kv.losses import read
 from engine.kv.masked import memory
 from engine.model.load import load_model
 from engine.model.transformer import causal_attend
-from engine.serving.cluster import Cancelled
 from tests.experiments.lab_small import TRAINED, lab_model
+from tests.experiments.stand_in import StandIn
 
 
 @pytest.fixture(autouse=True)
@@ -40,30 +38,16 @@ def scenario_in(folder) -> RetrievalScenario:
     )
 
 
-class Desk:
+class Desk(StandIn):
     """Stands in for the asked process: `finds(question, trial, depth)` tells whether the right value is chosen. It tells of
     seven texts at a time; which value is right it reads in the text."""
 
     def __init__(self, monkeypatch):
-        self.asked, self.ended = [], False
+        super().__init__(monkeypatch)
         self.finds = lambda question, trial, depth: True
         self.free = True
-        monkeypatch.setattr(child, "started", self.started)
 
-    @contextmanager
-    def started(self, module, spec, cancelled):
-        self.cancelled = cancelled
-        try:
-            yield self
-        finally:
-            self.ended = True
-
-    def ask(self, record, wanted, on_other=lambda record: None):
-        if self.cancelled():
-            raise Cancelled
-        self.asked.append(record)
-        if record["type"] == "load":
-            return {"pid": os.getpid()}
+    def answer(self, record, on_other):
         if record["type"] == "open":
             self.opened = record
             return {}

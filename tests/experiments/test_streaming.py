@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from contextlib import contextmanager
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import LabError
-from engine.experiments import child, streaming
+from engine.experiments import streaming
 from engine.experiments.child import load_record, started
 from engine.experiments.streaming import COST_TOKENS, decode_spans, plan_streaming, run_streaming, tokens_from
 from engine.experiments.streaming_scenario import StreamingScenario, streaming_for
@@ -18,6 +17,7 @@ from engine.kv.eviction import Sinks
 from engine.lock import device_lock
 from engine.model.load_tokenizer import load_tokenizer
 from engine.serving.cluster import Cancelled
+from tests.experiments.stand_in import StandIn
 
 TINY = {"model": "random-tiny", "device": "cpu", "dtype": "float32", "text": "pydoc"}
 SMALL = StreamingScenario(300, 48, points=7, decode_tokens=40, **TINY)
@@ -29,29 +29,15 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
 
 
-class Desk:
+class Desk(StandIn):
     """Stands in for the reading process: item i of a curve has the loss `loss(policy, i)`, told `chunk` at a time."""
 
     def __init__(self, monkeypatch):
-        self.asked, self.ended, self.chunk = [], False, 100
+        super().__init__(monkeypatch)
+        self.chunk = 100
         self.loss = lambda policy, item: 1.0 + item / 1000
-        monkeypatch.setattr(child, "started", self.started)
 
-    @contextmanager
-    def started(self, module, spec, cancelled):
-        self.cancelled = cancelled
-        try:
-            yield self
-        finally:
-            self.ended = True
-
-    def ask(self, record, wanted, on_other=lambda record: None):
-        if self.cancelled():
-            raise Cancelled
-        self.asked.append(record)
-        if record["type"] == "load":
-            on_other({"type": "loading"})
-            return {"pid": os.getpid()}
+    def answer(self, record, on_other):
         if record["type"] == "open":
             self.ids = record["ids"]
         elif record["type"] == "decode":
