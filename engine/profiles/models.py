@@ -76,7 +76,9 @@ class ModelProfile:
 
     @property
     def attention_kind(self) -> str:
-        """mha, gqa, mqa, mla, sliding (some layers hold a window) or hybrid (some keep a state)."""
+        """mha, gqa, mqa, mla, sliding (some layers hold a window), hybrid (some keep a state) or state (all do, and nothing else)."""
+        if all(isinstance(group, Recurrent) for group in self.groups):
+            return "state"
         if any(isinstance(group, Recurrent) for group in self.groups):
             return "hybrid"
         if any(getattr(group, "window", None) for group in self.groups):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers.models.minimax.modeling_minimax import MiniMaxCache
 
 from engine import profiles
 from engine.formulas.kv import Attention, Latent, Recurrent
@@ -62,9 +63,14 @@ BEYOND = {
         "num_hidden_layers": 36, "mamba_d_ssm": 1536, "mamba_n_heads": 24, "mamba_d_head": 64, "mamba_d_state": 128,
     },
     "lfm2-1.2b": {"intermediate_size": 12_288, "full_attn_idxs": [2, 5, 8, 10, 12, 14]},
+    "codestral-mamba-7b": {"num_heads": 128, "head_dim": 64, "state_size": 128, "n_groups": 8, "conv_kernel": 4},
+    "falcon-mamba-7b": {"intermediate_size": 8192, "state_size": 16, "conv_kernel": 4, "tie_word_embeddings": False},
+    "minimax-text-01": {
+        "intermediate_size": 9216, "layer_types": ["full_attention" if at % 8 == 7 else "linear_attention" for at in range(80)],
+    },
 }  # fmt: skip
 EXPERTS = {"qwen3_moe": "num_experts", "jamba": "num_experts", "qwen3_next": "num_experts"}
-EXPERTS |= dict.fromkeys(("mixtral", "gpt_oss", "granitemoehybrid"), "num_local_experts")
+EXPERTS |= dict.fromkeys(("mixtral", "gpt_oss", "granitemoehybrid", "minimax"), "num_local_experts")
 EXPERTS |= dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), "n_routed_experts")
 
 
@@ -127,7 +133,37 @@ def test_groups_are_what_the_cache_of_transformers_keeps(name):
             kept[1, group.rank, group.rope_dim, None] += group.layers
         else:
             kept[group.state_values] += group.layers
-    assert kept == _kept_by_transformers(name)
+    assert kept == OTHER_CACHES.get(name, _kept_by_transformers)(name)
+
+
+def _kept_by_minimax(name: str, tokens: int = 5, few: int = 8) -> Counter:
+    """Its cache holds states in a list of its own. Every eighth layer attends."""
+    _, model = _on_meta(name)
+    held, decoder = MiniMaxCache(), model.base_model
+    layers = decoder.layers
+    try:
+        decoder.layers = layers[:few]
+        with torch.device("meta"), torch.no_grad():
+            model(input_ids=torch.zeros(1, tokens, dtype=torch.long), use_cache=True, past_key_values=held)
+    finally:
+        decoder.layers = layers
+    kept = Counter()
+    for at in range(few):
+        state = held.linear_cache[at] if at < len(held.linear_cache) else []
+        found = [state.numel()] if len(state) else _of_one_layer(held.layers[at], tokens)
+        kept.update({key: len(layers) // few for key in found})
+    return kept
+
+
+def _kept_by_rwkv(name: str) -> Counter:
+    """It has no cache object: its state goes in and comes out, one tensor for each of its vectors."""
+    _, model = _on_meta(name)
+    with torch.device("meta"), torch.no_grad():
+        state = model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True).state
+    return Counter({sum(part.numel() for part in state) // model.config.num_hidden_layers: model.config.num_hidden_layers})
+
+
+OTHER_CACHES = {"minimax-text-01": _kept_by_minimax, "rwkv-4-14b": _kept_by_rwkv}
 
 
 def _kept_by_transformers(name: str, tokens: int = 5, few: int = 8) -> Counter:
@@ -177,7 +213,7 @@ def _of_one_layer(layer, tokens: int) -> list:
 def test_there_are_models_of_every_kind():
     """The lesson compares kinds of attention: each needs models that people serve."""
     kinds = Counter(m.attention_kind for m in MODELS.values())
-    assert len(MODELS) >= 24 and set(kinds) == {"mha", "mqa", "gqa", "mla", "sliding", "hybrid"}
+    assert len(MODELS) >= 24 and set(kinds) == {"mha", "mqa", "gqa", "mla", "sliding", "hybrid", "state"}
     assert min(kinds.values()) >= 2, kinds
     assert sum(m.experts is not None for m in MODELS.values()) >= 5
     assert any(isinstance(g, Recurrent) for g in MODELS["falcon-h1-0.5b"].groups) and MODELS["falcon-h1-0.5b"].layers == 2 * 36
@@ -212,7 +248,8 @@ def test_windows_bound_what_is_kept():
 def test_states_do_not_grow():
     """A state counted per token would make the hybrids look like the worst of all."""
     for m in MODELS.values():
-        assert (m.state_bytes() > 0) == (m.attention_kind == "hybrid")
+        assert (m.state_bytes() > 0) == (m.attention_kind in ("hybrid", "state"))
+        assert m.attention_kind != "state" or m.kv_bytes(1_000_000).total == 0
     assert MODELS["qwen3-next-80b-a3b"].state_bytes() == 36 * (32 * 128 * 128 + 4 * (2 * 16 * 128 + 32 * 128)) * 2
 
 
@@ -220,7 +257,8 @@ def test_states_do_not_grow():
     ("llama-2-7b", 6.74), ("llama-2-70b", 68.98), ("llama-3.1-405b", 405.9), ("mistral-7b-v0.1", 7.24), ("mixtral-8x7b", 46.7),
     ("qwen3-235b-a22b", 235), ("gemma-2-27b", 27.2), ("phi-3-mini-4k", 3.8), ("gpt-oss-120b", 116.8), ("falcon-7b", 6.9),
     ("starcoder", 15.5), ("gpt-neox-20b", 20.6), ("deepseek-v2-lite", 15.7), ("deepseek-v2", 236), ("deepseek-v3", 671),
-    ("kimi-k2", 1026), ("jamba-v0.1", 52), ("nemotron-h-8b", 8.1), ("lfm2-1.2b", 1.17), ("granite-4.0-h-tiny", 7),
+    ("kimi-k2", 1026), ("jamba-v0.1", 52), ("nemotron-h-8b", 8.1), ("lfm2-1.2b", 1.17), ("granite-4.0-h-tiny", 7), ("codestral-mamba-7b", 7.285), ("falcon-mamba-7b", 7.27),
+    ("rwkv-4-14b", 14.1), ("minimax-text-01", 456),
 ])  # fmt: skip
 def test_parameters_as_published(name, published):
     """BEYOND is typed by hand as well: an error there and in the profile could agree. The papers' round figures do not."""
