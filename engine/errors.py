@@ -134,7 +134,11 @@ TRAINING = {
     "training-no-recall": "Of {seeds} seeds none led to a model that recalls at least {least} of its pairs, so none was kept; take another --seed or more --steps.",
 }
 
-MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **CONFIGS, **RUNS, **TRAINING}
+QUIZZES = {
+    "quiz-file": "The quiz file {path} cannot be used ({item}: {why}).",
+}
+
+MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **CONFIGS, **RUNS, **TRAINING, **QUIZZES}
 
 
 class LabError(Exception):

@@ -38,6 +38,7 @@ VISIBLE_TO_PAGES = (
     "engine.measure.trace",
     "engine.measure.usage",
     "engine.profiles",
+    "engine.quiz",
     "engine.service.client",
 )
 # A room may import the rooms of lower rank; rooms of rank 0 may import each other.
@@ -48,6 +49,7 @@ RANKS = {
     "profiles": 0,
     "claims": 0,
     "formulas": 0,
+    "quiz": 0,
     "model": 1,
     "packages": 0,
     "texts": 0,
