@@ -125,6 +125,14 @@ RUNS = {
     "pins-full": "Pinned runs may take {limit_mb} MB at most, half of the room for results; unpin another one first, or raise LAB_STORE_MB.",
 }
 
+PROGRESS = {
+    "progress-refused": "This progress was not kept ({why}); reload the page, and report it if it happens again.",
+    "progress-full": "Of one learner at most {topics} entries and {kilobytes} kB are kept, and no more fit; nothing was lost. Erase your data on the course page to begin anew.",
+    "too-often": "That was too often in a short time; try again in {seconds} s.",
+    "code-unknown": "This resume code is not known here: it was mistyped, made on another server, or a newer one took its place; check it, or have a new one made in the browser that has your progress.",
+    "code-crowded": "{limit} browsers go on with this resume code already, and that is the limit; a code is meant for one person.",
+}
+
 TRAINING = {
     "training-finished": "There is a finished model in {path}; give another folder, or --force to train a new one in its place.",
     "training-begun": "There is a training under way in {path}; go on with it with --resume, or begin anew with --force.",
@@ -138,7 +146,7 @@ QUIZZES = {
     "quiz-file": "The quiz file {path} cannot be used ({item}: {why}).",
 }
 
-MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **CONFIGS, **RUNS, **TRAINING, **QUIZZES}
+MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **CONFIGS, **RUNS, **PROGRESS, **TRAINING, **QUIZZES}
 
 
 class LabError(Exception):

@@ -108,6 +108,14 @@ def keep_own_text(data: bytes, name: str = _OWN_TITLE) -> str:
     return kept
 
 
+def forget_own_text(name: str) -> None:
+    """Remove a text kept by :func:`keep_own_text`. Raises LabError("store-unwritable")."""
+    try:
+        _own_path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise LabError("store-unwritable", path=str(texts_dir()), why=error.strerror or str(error)) from error
+
+
 def _make_room(kept: Path) -> None:
     """Forget the longest unused texts beyond the limit, never the one just kept. A run that wants one says it is gone."""
     others = []

@@ -1,4 +1,5 @@
-"""What pages and the command line know of the engine: submit, look, cancel, read. No torch, nothing blocks for long.
+"""What pages and the command line know of the engine: submit, look, cancel, read, and what a learner has done. No torch,
+nothing blocks for long.
 
 One service process per app, started at the first need and again after its end. Its states are mirrored here by a
 thread; results are read from the store, so they are found after a restart too. A class, and functions for the one
@@ -25,11 +26,15 @@ from engine.service import estimate, fair_queue, files, kinds
 from engine.service.app_mark import AppMark, is_alive
 from engine.service.link import Link
 from engine.service.live import Live
+from engine.service.progress import Learner
+from engine.service.rate import Rate
 from engine.service.store import ACTIVE, Store, StoredRun, hashed
 
-__all__ = ["Client", "Status", "StoredRun"]
+__all__ = ["Client", "Learner", "Status", "StoredRun"]
 
 ENDED_KEPT = 300
+# What a browser may note, and how often it may try a code or have one made: so many within so many seconds.
+NOTES, TRIES = (600, 60.0), (10, 60.0)
 # A service that dies this often in a row without ending any job is not started again for those that wait.
 MOST_DEATHS = 3
 
@@ -96,6 +101,7 @@ class Client:
         self._running: _Job | None = None
         self._deaths = 0
         self._kept_store: Store | None = None
+        self._notes, self._tries = Rate(*NOTES), Rate(*TRIES)
 
     @property
     def store(self) -> Store:
@@ -219,6 +225,55 @@ class Client:
     def pin(self, run_id: str, wanted: bool) -> None:
         """Keep a run from the clean-up, or no longer. Raises LabError("run-unknown", "pins-full", "store-busy")."""
         self.store.pin(run_id, wanted)
+
+    # Progress. A browser without a name has none, and asks for nothing.
+
+    def learner(self, browser: str) -> Learner:
+        """What is known of a browser's learner. Raises LabError("store-busy")."""
+        return self.store.learners.of(hashed(browser)) if browser else Learner()
+
+    def progress(self, browser: str) -> dict[str, dict]:
+        """{topic: record} of a browser's learner (see `engine.service.progress`). Raises LabError("store-busy")."""
+        return self.learner(browser).progress
+
+    def note_progress(self, browser: str, topic: str, record: dict) -> None:
+        """Put a record's entries over what is known of a topic ("lesson:...", "predict:...", "quiz:..."); an entry that is
+        None goes; when it was is put in as "at". Costs nothing where nothing is new.
+
+        Raises LabError: "progress-refused", "progress-full", "too-often", "store-busy", "store-unwritable".
+        """
+        if browser:
+            self._notes.take(browser)
+            self.store.learners.note(hashed(browser), topic, record)
+
+    def new_resume_code(self, browser: str) -> str:
+        """A new code for this browser's learner, in groups of four: it is shown this once, and voids the one before.
+        Raises LabError: "too-often", "store-busy", "store-unwritable"."""
+        self._tries.take(browser)
+        return self.store.learners.new_code(hashed(browser))
+
+    def resume(self, browser: str, code: str) -> None:
+        """Go on in this browser as the learner whose code this is; what it had noted is merged into that.
+        Raises LabError: "code-unknown", "code-crowded", "progress-full", "too-often", "store-busy", "store-unwritable"."""
+        self._tries.take(browser)
+        self.store.learners.resume(hashed(browser), code)
+
+    def leave(self, browser: str) -> None:
+        """This browser is nobody's again, as on a computer that others use too. What has a code is kept; what has neither
+        a code nor another browser is gone. Raises LabError: "store-busy", "store-unwritable"."""
+        self.store.learners.leave(hashed(browser))
+
+    def erase(self, browser: str, runs: bool = False) -> None:
+        """Erase all that is kept of a browser's learner, on its other browsers too. runs: the runs of this browser as
+        well, with texts of its own that nobody else ran; what it still measures is cancelled.
+        Raises LabError: "store-busy", "store-unwritable"; it can be called again then."""
+        if runs and browser:
+            with self._lock:
+                active = [name for name, job in self._jobs.items() if job.status.active and job.browser == hashed(browser)]
+            for job_id in active:
+                self.cancel(job_id, browser)
+            self.store.erase(hashed(browser))
+        self.store.learners.erase(hashed(browser))
 
     def _check(self, scenario) -> None:
         if not self._own_files:
@@ -475,6 +530,41 @@ def stored(run_id: str) -> StoredRun | None:
 def pin(run_id: str, wanted: bool) -> None:
     """See `Client.pin`."""
     _client.pin(run_id, wanted)
+
+
+def learner(browser: str) -> Learner:
+    """See `Client.learner`."""
+    return _client.learner(browser)
+
+
+def progress(browser: str) -> dict[str, dict]:
+    """See `Client.progress`."""
+    return _client.progress(browser)
+
+
+def note_progress(browser: str, topic: str, record: dict) -> None:
+    """See `Client.note_progress`."""
+    _client.note_progress(browser, topic, record)
+
+
+def new_resume_code(browser: str) -> str:
+    """See `Client.new_resume_code`."""
+    return _client.new_resume_code(browser)
+
+
+def resume(browser: str, code: str) -> None:
+    """See `Client.resume`."""
+    _client.resume(browser, code)
+
+
+def leave(browser: str) -> None:
+    """See `Client.leave`."""
+    _client.leave(browser)
+
+
+def erase(browser: str, runs: bool = False) -> None:
+    """See `Client.erase`."""
+    _client.erase(browser, runs)
 
 
 def keep_text(data: bytes, name: str) -> str:

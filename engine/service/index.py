@@ -1,7 +1,8 @@
 """The index of the runs and the jobs: an SQLite database beside the result files, through SQLAlchemy. No torch.
 
-Everything in it about results can be made again from the files; a damaged database is put aside for that. Every
-transaction opens a connection of its own, so that a database which was deleted or replaced is noticed at once.
+Everything in it about results can be made again from the files; a damaged database is put aside for that, and what can
+still be read of the learners' progress, which is nowhere else, is taken over. Every transaction opens a connection of its
+own, so that a database which was deleted or replaced is noticed at once.
 """
 
 import contextlib
@@ -28,6 +29,7 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    insert,
     text,
 )
 from sqlalchemy.exc import DatabaseError
@@ -38,6 +40,7 @@ from engine.paths import locks_dir
 
 Found = TypeVar("Found")
 NAME = "runs.db"
+_ENDINGS = ("", "-wal", "-shm")
 
 _TABLES = MetaData()
 
@@ -80,6 +83,29 @@ JOBS = Table(
     Column("app", String, nullable=False),
     sqlite_autoincrement=True,
 )
+
+# Who learns here, by a random id; progress: JSON text (see engine.service.progress).
+LEARNERS = Table(
+    "learners",
+    _TABLES,
+    Column("seq", Integer, primary_key=True),
+    Column("id", String, unique=True, nullable=False),
+    Column("code_hash", String, unique=True),
+    Column("code_made_at", String),
+    Column("progress", String, nullable=False),
+    Column("noted_at", String, nullable=False),
+)
+
+# The browsers (their hashes) of a learner.
+READERS = Table(
+    "readers",
+    _TABLES,
+    Column("browser", String, primary_key=True),
+    Column("learner", String, nullable=False, index=True),
+)
+
+# What no file could tell again.
+_NOWHERE_ELSE = (LEARNERS, READERS)
 
 
 class Index:
@@ -158,15 +184,30 @@ class Index:
         if kept:
             kept.close()
 
+    def overwrite_removed(self) -> None:
+        """What was removed is to be nowhere in the files any more: not in the log, not in a damaged database put aside."""
+        with contextlib.suppress(DatabaseError), self._engine.connect() as connection:  # while somebody reads, later will do
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        for ending in _ENDINGS:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{self._damaged}{ending}")
+
+    @property
+    def _damaged(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.damaged")
+
     def _put_aside(self, damaged: tuple[int, int] | None, error: DatabaseError) -> None:
         with FileLock(locks_dir() / "store.lock"):
             if _identity(self.path) != damaged:
                 return  # another process was quicker
             self.close()
-            kept = self.path.with_name(f"{self.path.name}.damaged")
-            for ending in ("", "-wal", "-shm"):
+            kept = self._damaged
+            for ending in _ENDINGS:
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(f"{self.path}{ending}", f"{kept}{ending}")
+            rows = {table.name: _readable(kept, table) for table in _NOWHERE_ELSE}
+            if any(rows.values()):
+                self._once(lambda connection: _take_over(connection, rows), "BEGIN IMMEDIATE")
             why = f"the index of the runs was damaged ({error.orig}); it is now {kept.name} and is made again from the files"
             print(f"engine: {why}", file=sys.stderr, flush=True)
 
@@ -177,6 +218,25 @@ class Index:
         return LabError("store-unwritable", path=str(self.path), why=why)
 
 
+def _readable(path: Path, table: Table) -> list[dict]:
+    """The rows of a damaged database that can still be read, from both ends of the table."""
+    names = [column.name for column in table.columns]
+    found: dict[int, dict] = {}
+    for order in ("", "DESC"):
+        # Text, or a number where a column is one: nothing else was ever written.
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path, timeout=0)) as damaged:
+            for rowid, *values in damaged.execute(f"SELECT rowid, {', '.join(names)} FROM {table.name} ORDER BY rowid {order}"):
+                found[rowid] = dict(zip(names, values, strict=True))
+    return list(found.values())
+
+
+def _take_over(connection: Connection, rows: dict[str, list[dict]]) -> None:
+    """Rows that break a rule (one of two with the same id, a value that is missing) are left out."""
+    for table in _NOWHERE_ELSE:
+        for row in rows[table.name]:
+            connection.execute(insert(table).prefix_with("OR IGNORE").values(**row))
+
+
 def _engine(path: Path, wait_s: float) -> Engine:
     engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": wait_s})
 
@@ -185,6 +245,7 @@ def _engine(path: Path, wait_s: float) -> Engine:
         connection.isolation_level = None  # transactions begin where we say so, below
         connection.execute("PRAGMA journal_mode=WAL").close()
         connection.execute("PRAGMA synchronous=FULL").close()
+        connection.execute("PRAGMA secure_delete=ON").close()  # who has his data erased finds it erased
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

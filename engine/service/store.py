@@ -1,4 +1,4 @@
-"""What the lab keeps: results (files and an index of them) and what became of every job. No torch.
+"""What the lab keeps: results (files and an index of them), what became of every job, and learners' progress. No torch.
 
 A result is complete on disk before it gets its row in the index, and the row is what announces it. Files without a
 row are taken in by `adopt`. All that fails raises a LabError.
@@ -13,14 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, String, cast, delete, func, insert, select, update
 
+from engine import texts
 from engine.errors import LabError
 from engine.measure.clock import utc_now
 from engine.paths import runs_dir
 from engine.service import files, kinds
 from engine.service.estimate import Past, work_of
 from engine.service.index import JOBS, RUNS, Index
+from engine.service.progress import Learners
 
 PAGE_WAIT_S = 2.0
 ACTIVE = ("queued", "running")
@@ -66,6 +68,7 @@ class Store:
     def __init__(self, wait_s: float = PAGE_WAIT_S, folder: Path | None = None) -> None:
         self.folder = folder or runs_dir()
         self._index = Index(self.folder, wait_s)
+        self.learners = Learners(self._index)
         self._owed: list[dict] = []
         self._lock = threading.Lock()
 
@@ -159,6 +162,22 @@ class Store:
             mark.touch() if wanted else mark.unlink(missing_ok=True)
         except OSError as error:
             raise LabError("store-unwritable", path=str(mark), why=error.strerror or str(error)) from error
+
+    def erase(self, browser: str) -> None:
+        """Remove all results that a browser (its hash) measured, pinned ones too, its jobs that have ended, and the texts of
+        its own that no other browser ran. Raises LabError("store-unwritable", "store-busy"); what went is gone then."""
+        own = self._index.read(lambda c: c.execute(select(RUNS.c.id).where(RUNS.c.browser == browser)).scalars().all())
+        try:
+            for run_id in own:
+                while path := files.path_of(self.folder, run_id):
+                    path.unlink(missing_ok=True)
+                files.pin_path(self.folder, run_id).unlink(missing_ok=True)
+        except OSError as error:
+            raise LabError("store-unwritable", path=str(self.folder), why=error.strerror or str(error)) from error
+        self._index.write(lambda connection: _delete_runs(connection, list(own)))
+        for name in self._index.write(lambda connection: _delete_jobs(connection, browser)):
+            texts.forget_own_text(name)
+        self._index.overwrite_removed()
 
     def adopt(self) -> int:
         """Make the index agree with the files; returns how many had no row. Files that are no results stay as they are."""
@@ -317,6 +336,20 @@ def _insert_missing(connection: Connection, rows: Iterable[dict]) -> None:
     for row in rows:
         if connection.execute(select(RUNS.c.id).where(RUNS.c.id == row["id"])).first() is None:
             connection.execute(insert(RUNS).values(**row))
+
+
+def _delete_jobs(connection: Connection, browser: str) -> list[str]:
+    """Forget a browser's jobs that have ended; returns the texts of somebody's own that no job names any more."""
+    ended = (JOBS.c.browser == browser) & JOBS.c.state.not_in(ACTIVE)
+    scenarios = connection.execute(select(JOBS.c.scenario).where(ended)).scalars().all()
+    named = {str(scenario.get("text", "")) for scenario in scenarios if isinstance(scenario, dict)}
+    connection.execute(delete(JOBS).where(ended))
+    others = select(func.count()).select_from(JOBS)
+    return [
+        name
+        for name in sorted(filter(texts.is_own, named))
+        if connection.execute(others.where(cast(JOBS.c.scenario, String).contains(name))).scalar() == 0
+    ]
 
 
 def _delete_runs(connection: Connection, ids: list[str]) -> None:
