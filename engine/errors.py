@@ -144,6 +144,8 @@ TRAINING = {
 
 QUIZZES = {
     "quiz-file": "The quiz file {path} cannot be used ({item}: {why}).",
+    "quiz-no-result": "The question {item} is about a measurement, and there is none of the kind it needs; run the experiment first.",
+    "quiz-no-value": "The measurement at hand lacks what the question {item} asks for; run the experiment once more.",
 }
 
 MESSAGES: dict[str, str] = {**MODEL, **FETCH, **TEXTS, **SERVING, **SCENARIO, **CONFIGS, **RUNS, **PROGRESS, **TRAINING, **QUIZZES}

@@ -65,9 +65,31 @@ A measured figure to read (number, choice or order). The answer's function gets 
 Measure it yourself: no answer, but a function of measured.py that gets the learner's own result of this kind first:
 
     measure = { kind = "wall", value = "wave_ratio" }
+
+Who shows them: ``posed = pose(item, seed, lang, result, attempt)`` draws the learner's case (seed: the learner's; the next
+attempt gives other numbers), ``judge(posed, answer)`` says right, wrong, unclear (no attempt) or open, and why.
 """
 
 from engine.quiz.item import Choice, Item, Measure, Number, Open, Option, Order, Slip, Step, Text
+from engine.quiz.judge import Verdict, judge
 from engine.quiz.load import load
+from engine.quiz.posed import Posed, Shown, pose
 
-__all__ = ["Choice", "Item", "Measure", "Number", "Open", "Option", "Order", "Slip", "Step", "Text", "load"]
+__all__ = [
+    "Choice",
+    "Item",
+    "Measure",
+    "Number",
+    "Open",
+    "Option",
+    "Order",
+    "Posed",
+    "Shown",
+    "Slip",
+    "Step",
+    "Text",
+    "Verdict",
+    "judge",
+    "load",
+    "pose",
+]

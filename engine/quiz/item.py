@@ -95,12 +95,14 @@ class Item:
 @dataclass(frozen=True, kw_only=True)
 class Number(Item):
     """unit: one of engine.quiz.numbers.UNITS. An answer is right within a share of the true one (tolerance) or within a
-    distance in the unit (within); one of them is None."""
+    distance in the unit (within); one of them is None. value: the answer itself, of an imported item only: those of our own
+    are computed."""
 
     unit: str
     tolerance: float | None = None
     within: float | None = None
     slips: tuple[Slip, ...] = ()
+    value: float | None = None
 
     kind = "number"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class Unit:
     """dimension: units of the same one can be turned into each other. factor: in the dimension's first unit.
 
-    bare: whether a number without a unit is understood. ko, en: as it is written behind a number.
+    bare: whether a number without a unit is understood. counted: whether there are only whole ones. ko, en: as it is written behind a number.
     others: what else people write, in either language.
     """
 
@@ -23,14 +23,21 @@ class Unit:
     ko: str
     en: str
     bare: bool = False
+    counted: bool = False
     others: tuple[str, ...] = ()
 
 
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _BYTES = {f"{prefix}B": factor for prefix, factor in (_DECIMAL | _BINARY).items()}
-_KOREAN_BYTES = {"B": "바이트", "kB": "킬로바이트", "MB": "메가바이트", "GB": "기가바이트", "TB": "테라바이트"}
-_WORD_BYTES = {"B": ("byte", "bytes"), "GB": ("gigabyte", "gigabytes"), "MB": ("megabyte", "megabytes")}
+# All in small letters bytes are meant; in a rate that is not so sure, so "gb/s" is not there and gets asked about.
+_WORD_BYTES = {
+    "B": ("byte", "bytes", "b", "바이트"),
+    "kB": ("KB", "kb", "kilobytes", "킬로바이트"),
+    "MB": ("mb", "megabytes", "메가바이트"),
+    "GB": ("gb", "gigabyte", "gigabytes", "기가바이트"),
+    "TB": ("tb", "terabyte", "terabytes", "테라바이트"),
+}
 # Counted things: name, Korean, whatever else they are called.
 _COUNTS = (
     ("tokens", "토큰", ("token", "tok", "토큰", "개")),
@@ -54,11 +61,12 @@ def _all() -> Iterator[Unit]:
     yield Unit("%", "share", 0.01, "%", "%", others=("percent", "퍼센트", "프로"))
     yield Unit("perplexity", "perplexity", 1, "", "", bare=True, others=("ppl",))
     for name, factor in _BYTES.items():
-        others = (*_WORD_BYTES.get(name, ()), *([_KOREAN_BYTES[name]] if name in _KOREAN_BYTES else ()))
-        yield Unit(name, "bytes", factor, name, name, others=others)
+        yield Unit(name, "bytes", factor, name, name, others=_WORD_BYTES.get(name, ()))
         yield Unit(f"{name}/s", "bytes per second", factor, f"{name}/s", f"{name}/s", others=(f"{name}ps",))
         yield Unit(f"{name}/token", "bytes per token", factor, f"{name}/토큰", f"{name}/token", others=(f"{name}/tok", f"{name}/토큰"))
     for prefix, factor in _DECIMAL.items():
+        name = f"{prefix}bit"
+        yield Unit(name, "bytes", factor / 8, name, name, others=(f"{name}s", *([f"{prefix}b"] if prefix not in ("", "k") else [])))
         name = f"{prefix}bit/s"
         yield Unit(name, "bytes per second", factor / 8, name, name, others=(f"{prefix}bps", f"{prefix}b/s", f"{prefix}bits/s"))
     for prefix, factor in (_DECIMAL | {"E": 10**18}).items():
@@ -75,7 +83,7 @@ def _all() -> Iterator[Unit]:
     yield Unit("tokens/s", "tokens per second", 1, "토큰/s", "tok/s", others=("tok/s", "token/s", "토큰/s", "토큰/초"))
     yield Unit("requests/s", "requests per second", 1, "요청/s", "requests/s", others=("req/s", "요청/s", "요청/초"))
     for name, ko, others in _COUNTS:
-        yield Unit(name, name, 1, ko, name, bare=True, others=others)
+        yield Unit(name, name, 1, ko, name, bare=True, counted=True, others=others)
 
 
 UNITS: dict[str, Unit] = {unit.name: unit for unit in _all()}
