@@ -69,8 +69,8 @@ class Step:
 
 
 def usable(model: ModelProfile) -> bool:
-    """Whether its weights are known, in use and in all."""
-    return model.weight_bytes_read(1) is not None
+    """Whether its weights are known, in use and in all, and whether there is attention to speak of."""
+    return model.weight_bytes_read(1) is not None and model.attention_kind != "state"
 
 
 def step(model: ModelProfile, machine: Machine, batch: int, context: int) -> Step:

@@ -63,6 +63,7 @@ BEYOND = {
         "num_hidden_layers": 36, "mamba_d_ssm": 1536, "mamba_n_heads": 24, "mamba_d_head": 64, "mamba_d_state": 128,
     },
     "lfm2-1.2b": {"intermediate_size": 12_288, "full_attn_idxs": [2, 5, 8, 10, 12, 14]},
+    "llama-4-scout": {"intermediate_size": 8192},
     "codestral-mamba-7b": {"num_heads": 128, "head_dim": 64, "state_size": 128, "n_groups": 8, "conv_kernel": 4},
     "falcon-mamba-7b": {"intermediate_size": 8192, "state_size": 16, "conv_kernel": 4, "tie_word_embeddings": False},
     "minimax-text-01": {
@@ -70,7 +71,7 @@ BEYOND = {
     },
 }  # fmt: skip
 EXPERTS = {"qwen3_moe": "num_experts", "jamba": "num_experts", "qwen3_next": "num_experts"}
-EXPERTS |= dict.fromkeys(("mixtral", "gpt_oss", "granitemoehybrid", "minimax"), "num_local_experts")
+EXPERTS |= dict.fromkeys(("mixtral", "gpt_oss", "granitemoehybrid", "minimax", "llama4_text"), "num_local_experts")
 EXPERTS |= dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), "n_routed_experts")
 
 
@@ -171,7 +172,7 @@ def _kept_by_transformers(name: str, tokens: int = 5, few: int = 8) -> Counter:
     by the kind and window that the configuration gives them."""
     config, model = _on_meta(name)
     held = DynamicCache(config=config)
-    decoder = model.base_model
+    decoder = getattr(model, "model", model.base_model)  # Llama 4 names another prefix
     (where, blocks), *_ = [(where, child) for where, child in decoder.named_children() if isinstance(child, nn.ModuleList)]
     try:
         setattr(decoder, where, blocks[:few])
@@ -240,7 +241,7 @@ def test_windows_bound_what_is_kept():
     windows = {m.name: group.window for m in MODELS.values() for group in m.groups if getattr(group, "window", None)}
     known = {
         "mistral-7b-v0.1": 4096, "gemma-2-9b": 4096, "gemma-2-27b": 4096, "gemma-3-27b": 1024, "phi-3-mini-4k": 2047,
-        "gpt-oss-20b": 128, "gpt-oss-120b": 128, "command-r7b": 4096, "recurrentgemma-2b": 2048,
+        "gpt-oss-20b": 128, "gpt-oss-120b": 128, "command-r7b": 4096, "recurrentgemma-2b": 2048, "llama-4-scout": 8192,
     }  # fmt: skip
     assert {name: windows[name] for name in known} == known
 
@@ -267,7 +268,7 @@ def test_parameters_as_published(name, published):
 
 @pytest.mark.parametrize("name, published", [
     ("mixtral-8x7b", 12.9), ("qwen3-30b-a3b", 3.3), ("qwen3-235b-a22b", 22), ("deepseek-v2", 21), ("deepseek-v3", 37),
-    ("kimi-k2", 32), ("jamba-v0.1", 12),
+    ("kimi-k2", 32), ("jamba-v0.1", 12), ("llama-4-scout", 17),
 ])  # fmt: skip
 def test_active_parameters_as_published(name, published):
     assert MODELS[name].active_parameters == pytest.approx(published * 1e9, rel=0.03)

@@ -184,7 +184,7 @@ def test_the_configuration_of_every_profile_is_read_as_that_profile(name):
     m = profiles.model(name)
     pasted = profile_from_config({**data_of_profiles._fields(m), "model_type": m.model_type})
     compared = {"groups", "hidden_size", "heads", "vocab_size", "max_context_tokens"}
-    if m.attention_kind != "hybrid":
+    if m.attention_kind != "hybrid" and m.model_type != "llama4_text":  # what those weigh is not counted from a paste
         compared |= {"parameters", "active_parameters", "experts", "experts_per_token", "ffn_size"}
     assert {field: getattr(pasted, field) for field in compared} == {field: getattr(m, field) for field in compared}
 

@@ -27,7 +27,7 @@ BY_SOURCE = {
     "llama-3.2-1b", "llama-3.2-3b", "qwen2.5-7b", "qwen2.5-72b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b",
     "gemma-2-9b", "gemma-2-27b", "gemma-3-27b", "phi-3-mini-4k", "phi-4", "gpt-oss-20b", "starcoder", "command-r7b",
     "deepseek-v2", "deepseek-v2-lite", "kimi-k2", "falcon-h1-0.5b", "granite-4.0-h-tiny", "lfm2-1.2b", "nemotron-h-8b",
-    "recurrentgemma-2b", "codestral-mamba-7b", "falcon-mamba-7b", "rwkv-4-14b", "minimax-text-01",
+    "recurrentgemma-2b", "codestral-mamba-7b", "falcon-mamba-7b", "rwkv-4-14b", "minimax-text-01", "llama-4-scout",
 }  # fmt: skip
 # The class has another vocabulary or context than the model that was trained.
 NOT_OF_THE_CLASS = {"olmo-2-7b": {"vocab_size"}}
