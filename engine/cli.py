@@ -85,7 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     ring.set_defaults(command=_run_ring)
     transfer = run.add_parser("transfer", help="KV from one process to another in every number format: bytes, seconds, and what is lost")
     transfer.set_defaults(command=_run_transfer)
-    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval, ring, transfer):
+    pools = run.add_parser("pools", help="the same requests in one engine and in prefill and decode pools of several sizes")
+    pools.add_argument("--preset", default=None, help="balanced, short-prompts, slow-link or idle-pool (default: balanced)")
+    pools.set_defaults(command=_run_pools)
+    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval, ring, transfer, pools):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -236,6 +239,13 @@ def _run_transfer(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(transfer_for(device_class, **changes), arguments)
+
+
+def _run_pools(arguments: argparse.Namespace) -> None:
+    from engine.experiments.pools_scenario import DEFAULT_CASE, pools_for
+
+    changes, device_class = _changes(arguments)
+    _run(pools_for(device_class, arguments.preset or DEFAULT_CASE, **changes), arguments)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:

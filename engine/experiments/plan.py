@@ -116,7 +116,7 @@ class Plan:
                 "device": worker.device,
                 "threads": worker.threads,
                 "cores": list(worker.cores),
-                "kv_capacity_bytes": settings.entry_blocks * settings.kv_bytes_per_block,
+                "kv_capacity_bytes": settings.blocks_of(worker.group) * settings.kv_bytes_per_block,
                 "kv_block_tokens": self.setup.block_tokens,
             }
             for worker in self.workers(schedule)
@@ -139,14 +139,15 @@ def set_up(scenario: SchedulesScenario) -> Setup:
     return Setup(**vars(found), text=load_text(scenario.text), tokenizer=load_tokenizer(scenario.model))
 
 
-def plan_for(scenario: SchedulesScenario, setup: Setup | None = None) -> Plan:
+def plan_for(scenario: SchedulesScenario, setup: Setup | None = None, made: type[Plan] = Plan) -> Plan:
     """Check everything that can be checked before a worker starts. Raises LabError.
 
     setup: of a scenario with the same device, number format, threads, model and text, if it is there already.
+    made: the kind of plan.
     """
     setup = setup or set_up(scenario)
     _check_lengths(scenario, setup.card)
-    plan = Plan(scenario, setup, *_write_requests(scenario, setup))
+    plan = made(scenario, setup, *_write_requests(scenario, setup))
     for schedule in scenario.schedules:
         plan.settings(schedule)
     return plan
@@ -156,7 +157,7 @@ def check_fits(plan: Plan) -> None:
     """For measurements in which nothing may be refused. Raises LabError as `refuse_what_never_fits` does."""
     for schedule in plan.scenario.schedules:
         settings = plan.settings(schedule)
-        pool = Capacity(settings.entry_blocks, settings.block_tokens)
+        pool = Capacity(min(settings.entry_blocks, settings.decode_blocks), settings.block_tokens)
         for arrival in plan.arrivals:
             refuse_what_never_fits(arrival.request, pool, settings.reserve_tokens)
 

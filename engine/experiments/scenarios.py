@@ -167,19 +167,25 @@ class SchedulesScenario:
 
     def changed(self, changes: Mapping[str, object]) -> "SchedulesScenario":
         """A copy with settings changed by name; `kind.field` reaches into a group of requests ("long.prompt_tokens")."""
-        plain = set(names_of(self)) - {"groups", "workload"}
-        groups = {group.kind: group for group in self.groups}
-        updates: dict[str, object] = {}
-        for name, value in changes.items():
-            kind, _, part = name.partition(".")
-            if name in plain:
-                updates[name] = tuple(value) if isinstance(value, list) else value
-            elif kind in groups and part in _GROUP_RANGES:
-                groups[kind] = replace(groups[kind], **{part: value})
-            else:
-                known = sorted(plain) + [f"{k}.{f}" for k in groups for f in _GROUP_RANGES]
-                raise LabError("scenario-field", field=short(name), known=", ".join(known))
-        return replace(self, groups=tuple(groups.values()), **updates)
+        return with_changes(self, changes)
+
+
+def with_changes(scenario, changes: Mapping[str, object]):
+    """A copy of a scenario that has a workload and groups of requests, with settings changed by name; `kind.field` reaches
+    into a group ("long.prompt_tokens"). Raises LabError("scenario-field"), and what the scenario raises."""
+    plain = set(names_of(scenario)) - {"groups", "workload"}
+    groups = {group.kind: group for group in scenario.groups}
+    updates: dict[str, object] = {}
+    for name, value in changes.items():
+        kind, _, part = name.partition(".")
+        if name in plain:
+            updates[name] = tuple(value) if isinstance(value, list) else value
+        elif kind in groups and part in _GROUP_RANGES:
+            groups[kind] = replace(groups[kind], **{part: value})
+        else:
+            known = sorted(plain) + [f"{k}.{f}" for k in groups for f in _GROUP_RANGES]
+            raise LabError("scenario-field", field=short(name), known=", ".join(known))
+    return replace(scenario, groups=tuple(groups.values()), **updates)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ imports no torch itself; only the workers do.
 from collections.abc import Callable
 from statistics import median
 
+from engine.experiments.agreement import agreement, texts_of
 from engine.experiments.manifest import FORMAT, manifest
 from engine.experiments.measuring import (
     Measuring,
@@ -27,9 +28,6 @@ from engine.measure.metrics import median_of, summarize
 from engine.measure.trace import build_trace, output_tokens
 from engine.serving.cluster import Cluster
 from engine.serving.deployment import Deployment
-
-# Two logits closer than this may change places when the batch changes: the error of a forward in this format.
-NEAR_TIE = {"float32": 0.01, "bfloat16": 0.5}
 
 
 def run_schedules(
@@ -100,9 +98,9 @@ def _measure(plan: Plan, bench: Measuring, progress: Progress, on_record: OnReco
         "manifest": manifest(plan, scenario, bench.begun, order=[list(schedules) for schedules in order]),
         "schedules": schedules,
         "chunking": chunking,
-        "texts": _texts(plan, tokens),
+        "texts": texts_of(plan, tokens),
         "pieces": _pieces(plan, {schedule: pieces_of(records) for schedule, records in shown.items()}),
-        "agreement": _agreement(plan, tokens),
+        "agreement": agreement(plan, tokens),
         "disturbance": bench.disturbance,
     }
 
@@ -163,19 +161,6 @@ def _refused(records: list[dict], index: int) -> bool:
     return any(record["type"] == "Refused" and record["index"] == index for record in records)
 
 
-def _texts(plan: Plan, tokens: dict[str, dict]) -> dict:
-    """What the model wrote, up to its end-of-text; `tokens_after_end` counts what it had to go on making after that."""
-    texts = {}
-    for index, request in enumerate(plan.requests):
-        entry = texts[request["id"]] = {"prompt": plan.prompts[request["id"]].shown, "tokens_after_end": {}}
-        for schedule, by_index in tokens.items():
-            ids = [token for token, _ in by_index.get(index, [])]
-            end = next((place for place, token in enumerate(ids) if token in plan.setup.tokenizer.eos_ids), len(ids))
-            entry[schedule] = plan.setup.tokenizer.decode(ids[:end])
-            entry["tokens_after_end"][schedule] = max(0, len(ids) - end - 1)
-    return texts
-
-
 def _pieces(plan: Plan, pieces: dict[str, dict[int, list[str]]]) -> dict:
     """Per request and schedule, the text of each token; None where it is the same as under the first schedule."""
     first = plan.scenario.schedules[0]
@@ -184,23 +169,4 @@ def _pieces(plan: Plan, pieces: dict[str, dict[int, list[str]]]) -> dict:
         base = pieces[first].get(index, [])
         others = {name: by_index.get(index, []) for name, by_index in pieces.items() if name != first}
         found[request["id"]] = {first: base, **{name: own if own != base else None for name, own in others.items()}}
-    return found
-
-
-def _agreement(plan: Plan, tokens: dict[str, dict]) -> dict:
-    """Per request and schedule, where its tokens first differ from the first schedule's, and if a near-tie explains it."""
-    base_name, *others = plan.scenario.schedules
-    limit = NEAR_TIE[plan.setup.dtype]
-    found = {}
-    for index, request in enumerate(plan.requests):
-        base = tokens[base_name].get(index, [])
-        found[request["id"]] = {}
-        for name in others:
-            pairs = zip(base, tokens[name].get(index, []), strict=False)
-            place = next((i for i, (a, b) in enumerate(pairs) if a[0] != b[0]), None)
-            found[request["id"]][name] = (
-                None
-                if place is None
-                else {"first_difference": place, "gap": base[place][1], "near_tie": base[place][1] <= limit}
-            )
     return found

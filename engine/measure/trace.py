@@ -8,7 +8,8 @@ All times are seconds from the start, rounded to microseconds.
     steps      one forward each: worker, begin, end, prefill and decode tokens, slices [request, position, length]
     transfers  KV that moved between pools: bytes, the copies it was made of, and the seconds of each kind of work on them
     kv         KV token slots in owned blocks of each worker at each change
-    events     admitted, preempted, lease_expired, returned, refused, failed (its KV did not arrive as it was sent)
+    events     admitted, preempted, lease_expired, no_room (offered KV waits until the decode worker has blocks), returned, refused,
+               failed (its KV did not arrive as it was sent)
     under_way  steps that had begun and not ended when the records end: as steps, without an end. Not in a whole trace
 """
 

@@ -17,8 +17,17 @@ from engine.errors import LabError
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _ENDINGS = (".json.gz", ".json")
 # What a result is about, by experiment: sweeps and rooflines, attention, streaming, needles and lengths, schedules and walls, rings,
-# transfers.
-_BODIES = {"points": list, "overview": dict, "curves": dict, "cells": list, "schedules": dict, "layouts": dict, "rows": list}
+# transfers, pools.
+_BODIES = {
+    "points": list,
+    "overview": dict,
+    "curves": dict,
+    "cells": list,
+    "schedules": dict,
+    "layouts": dict,
+    "rows": list,
+    "arrangements": dict,
+}
 
 
 def path_of(folder: Path, run_id: str) -> Path | None:

@@ -11,6 +11,7 @@ from engine.errors import LabError
 from engine.experiments.attention_scenario import AttentionScenario
 from engine.experiments.lengths_scenario import LengthsScenario
 from engine.experiments.needle_scenario import NeedleScenario
+from engine.experiments.pools_scenario import PoolsScenario
 from engine.experiments.retrieval_scenario import RetrievalScenario
 from engine.experiments.ring_scenario import RingScenario
 from engine.experiments.roofline_scenario import RooflineScenario
@@ -35,6 +36,7 @@ SCENARIOS = {
     LengthsScenario.kind: LengthsScenario,
     RetrievalScenario.kind: RetrievalScenario,
     TransferScenario.kind: TransferScenario,
+    PoolsScenario.kind: PoolsScenario,
 }
 
 

@@ -27,6 +27,8 @@ from engine.experiments.lengths import run_lengths
 from engine.experiments.lengths_scenario import LENGTHS
 from engine.experiments.needle import run_needle
 from engine.experiments.needle_scenario import NEEDLE
+from engine.experiments.pools import run_pools
+from engine.experiments.pools_scenario import POOLS
 from engine.experiments.retrieval import run_retrieval
 from engine.experiments.retrieval_scenario import RETRIEVAL
 from engine.experiments.ring import run_ring
@@ -64,6 +66,7 @@ RUNNERS = {
     LENGTHS: run_lengths,
     RETRIEVAL: run_retrieval,
     TRANSFER: run_transfer,
+    POOLS: run_pools,
 }
 # These have processes of their own for a while, which want the memory.
 WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE, LENGTHS, RETRIEVAL, RING, TRANSFER)

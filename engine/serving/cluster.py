@@ -54,6 +54,10 @@ class SessionSettings:
     kv_format: str = EXACT
     link_bytes_per_s: float = 0.0
 
+    def blocks_of(self, group: str) -> int:
+        """Of a worker's KV pool."""
+        return self.decode_blocks if group == "decode" else self.entry_blocks
+
     @property
     def shared_bytes_per_block(self) -> int:
         """Of the memory through which KV goes: the cache itself, or room for it in another format. A head of few channels
@@ -218,7 +222,9 @@ class _Session:
             "type": "open",
             "name": worker.name,
             "role": role,
-            "num_blocks": s.decode_blocks if role == "decode" else s.entry_blocks,
+            "threads": worker.threads,
+            "cores": list(worker.cores),
+            "num_blocks": s.blocks_of(worker.group),
             "block_tokens": s.block_tokens,
             "chunk_tokens": s.chunk_tokens,
             "max_batch_requests": s.max_batch_requests,

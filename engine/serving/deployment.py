@@ -2,10 +2,15 @@
 
 Two cores serve unified and chunked as one two-thread engine and disaggregated as 1 + 1; two GPUs serve unified as two
 replicas and disaggregated as one prefill and one decode GPU. On a single GPU (or a single core) both pools share it:
-`shared_device` says so, and so must every page. No torch.
+`shared_device` says so, and so must every page. Pools of several workers take turns on the same processes: each *arrangement*
+"p:d" uses the first p prefill and the first d decode workers, and gives each of them its share of the cores. No torch.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+LARGEST_POOL = 4
 
 
 @dataclass(frozen=True)
@@ -21,27 +26,48 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A model in a number format on a set of workers."""
+    """A model in a number format on a set of workers.
+
+    arrangements: by the name of each ("2:1"), the workers that it uses, with the cores and threads that they have in it.
+    """
 
     model: str
     dtype: str
     workers: tuple[WorkerSpec, ...]
     shared_device: bool
+    arrangements: tuple[tuple[str, tuple[WorkerSpec, ...]], ...] = ()
 
     def entry(self, schedule: str) -> list[WorkerSpec]:
-        """Where requests come in under a schedule."""
-        return self._group("prefill" if schedule == "disaggregated" else "engine")
+        """Where requests come in under a schedule, or in an arrangement."""
+        return self._group("prefill" if has_pools(schedule) else "engine", schedule)
 
     def decode(self, schedule: str) -> list[WorkerSpec]:
-        return self._group("decode") if schedule == "disaggregated" else []
+        return self._group("decode", schedule) if has_pools(schedule) else []
+
+    def apart(self, schedule: str) -> bool:
+        """Whether no two of a schedule's workers share a core, or a GPU: only then do their times say anything of it."""
+        places = [place for w in self.entry(schedule) + self.decode(schedule) for place in w.cores or (w.device,)]
+        return len(set(places)) == len(places)
 
     def load(self, worker: WorkerSpec) -> dict:
         """The record at which a worker's process loads the model (`engine.serving.worker`)."""
         of_worker = {"device": worker.device, "threads": worker.threads, "cores": list(worker.cores)}
         return {"type": "load", "model": self.model, "dtype": self.dtype, **of_worker}
 
-    def _group(self, group: str) -> list[WorkerSpec]:
-        return [worker for worker in self.workers if worker.group == group]
+    def _group(self, group: str, schedule: str) -> list[WorkerSpec]:
+        workers = dict(self.arrangements).get(schedule, self.workers)
+        return [worker for worker in workers if worker.group == group]
+
+
+def ratio_of(arrangement: object) -> tuple[int, int] | None:
+    """How many prefill and decode workers "p:d" means, from 1 to LARGEST_POOL each; None for what does not say it."""
+    found = re.fullmatch(f"([1-{LARGEST_POOL}]):([1-{LARGEST_POOL}])", arrangement) if isinstance(arrangement, str) else None
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def has_pools(schedule: str) -> bool:
+    """Whether prefill and decode are apart under a schedule or in an arrangement."""
+    return schedule == "disaggregated" or ratio_of(schedule) is not None
 
 
 def cpu_deployment(model: str, dtype: str, cores: tuple[int, ...]) -> Deployment:
@@ -66,3 +92,50 @@ def cuda_deployment(model: str, dtype: str, num_gpus: int) -> Deployment:
     engines = [WorkerSpec(f"engine-{i}", "engine", gpu, 1) for i, gpu in enumerate(gpus)]
     pools = [WorkerSpec("prefill-0", "prefill", gpus[0], 1), WorkerSpec("decode-0", "decode", gpus[-1], 1)]
     return Deployment(model, dtype, (*engines, *pools), shared_device=num_gpus == 1)
+
+
+def pools_deployment(model: str, dtype: str, cores: tuple[int, ...], pools: Iterable[tuple[int, int]]) -> Deployment:
+    """The cores as one engine, and as each of some pairs of pools (prefill workers, decode workers).
+
+    Where there is a core for every worker, each has cores of its own, as many as the others or one more. Where there is
+    not, they all share all cores, with a thread each: the tokens are as right as ever, and no time says anything.
+    """
+    arrangements = tuple((f"{p}:{d}", _arranged(p, d, cores)) for p, d in pools)
+    # A process starts with all cores and a thread; what it has in an arrangement it is told when that is opened.
+    started = {w.name: replace(w, cores=cores, threads=1) for _, workers in arrangements for w in workers}
+    engine = WorkerSpec("engine-0", "engine", "cpu", len(cores), cores)
+    return Deployment(model, dtype, (engine, *started.values()), len(cores) == 1, arrangements)
+
+
+def gpu_pools_deployment(model: str, dtype: str, num_gpus: int, pools: Iterable[tuple[int, int]]) -> Deployment:
+    """The same with a GPU for each worker, in turn where there are fewer: arrangements with more workers have more GPUs then.
+
+    Unified has a replica on each GPU of the smallest arrangement.
+    """
+    arrangements = tuple((f"{p}:{d}", tuple(_on_gpu(*name, num_gpus) for name in _names(p, d))) for p, d in pools)
+    started = {worker.name: worker for _, workers in arrangements for worker in workers}
+    fewest = min((len(workers) for _, workers in arrangements), default=1)
+    engines = [WorkerSpec(f"engine-{n}", "engine", f"cuda:{n}", 1) for n in range(min(num_gpus, fewest))]
+    return Deployment(model, dtype, (*engines, *started.values()), num_gpus == 1, arrangements)
+
+
+def _names(prefill: int, decode: int) -> list[tuple[str, int]]:
+    return [("prefill", n) for n in range(prefill)] + [("decode", n) for n in range(decode)]
+
+
+def _arranged(prefill: int, decode: int, cores: tuple[int, ...]) -> tuple[WorkerSpec, ...]:
+    names = _names(prefill, decode)
+    each, more = divmod(len(cores), len(names))
+    workers, begun = [], 0
+    for place, (group, number) in enumerate(names):
+        size = each + (place < more)
+        own = cores[begun : begun + size] if each else cores
+        begun += size
+        workers.append(WorkerSpec(f"{group}-{number}", group, "cpu", len(own) if each else 1, own))
+    return tuple(workers)
+
+
+def _on_gpu(group: str, number: int, num_gpus: int) -> WorkerSpec:
+    """Where a worker is, whatever the arrangement: its process keeps its GPU."""
+    place = 2 * number + (group == "decode")
+    return WorkerSpec(f"{group}-{number}", group, f"cuda:{place % num_gpus}", 1)

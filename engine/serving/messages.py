@@ -107,7 +107,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Noted:
-    """Something for the trace: kind is admitted, preempted or lease_expired."""
+    """Something for the trace: kind is admitted, preempted, lease_expired or no_room (KV that is offered waits for blocks)."""
 
     kind: str
     index: int

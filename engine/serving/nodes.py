@@ -190,7 +190,7 @@ class PrefillNode(Replica):
 class _Arrival:
     """KV on its way in: the offer, and the parts that may be read but were not yet.
 
-    admitted_ns: since when there is room for it; layers: how many came; here_ns: when the last one is here, once it was
+    admitted_ns: since when there is room for it; waits: whether it was told that there is none; layers: how many came; here_ns: when the last one is here, once it was
     copied; error: what is wrong with it.
     """
 
@@ -198,6 +198,7 @@ class _Arrival:
     parts: list[Part] = field(default_factory=list)
     last: Part | None = None
     admitted_ns: int = 0
+    waits: bool = False
     layers: int = 0
     here_ns: int | None = None
     error: dict[str, Any] | None = None
@@ -246,6 +247,7 @@ class DecodeNode(Replica):
                 self.arrivals[index].admitted_ns = now_ns
         for index in plan.preempt:
             self._give_back(index, "preempted")
+        self._note_who_waits(now_ns)
         return plan
 
     def fetches(self) -> list[Fetch]:
@@ -290,6 +292,14 @@ class DecodeNode(Replica):
             arrival.here_ns = max(now_ns, due_ns)
             if due_ns <= now_ns:
                 self._begin(fetch.index)
+
+    def _note_who_waits(self, now_ns: int) -> None:
+        """Back-pressure: their KV stays with the prefill worker until somebody here has finished."""
+        for sequence in self.scheduler.waiting:
+            arrival = self.arrivals[sequence.index]
+            if not arrival.waits:
+                arrival.waits = True
+                self.outbox.append(Noted("no_room", sequence.index, now_ns))
 
     def _begin(self, index: int) -> None:
         """All KV of a sequence is here: it may decode, and the other side forget it."""

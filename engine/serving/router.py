@@ -1,6 +1,7 @@
 """The router: which worker gets which request, and who must hear what. Pure: a message in, messages out.
 
-Workers are chosen by least outstanding tokens (prompt tokens still to compute plus output tokens still to make).
+Workers are chosen by least outstanding tokens (prompt tokens still to compute plus output tokens still to make), and among
+equals the one that was chosen least often: requests that come one at a time go round.
 """
 
 from collections.abc import Iterable
@@ -33,6 +34,7 @@ class Router:
         self.requests: dict[int, Request] = {}
         self.ended: set[int] = set()
         self._left: dict[str, dict[int, int]] = {worker: {} for worker in self.entry + self.decode}
+        self._chosen: dict[str, int] = dict.fromkeys(self._left, 0)
         self._entry_of: dict[int, str] = {}
         self._decode_of: dict[int, str] = {}
         self._attempt: dict[int, int] = {}
@@ -107,4 +109,6 @@ class Router:
         return [(worker, submit)]
 
     def _least(self, workers: list[str]) -> str:
-        return min(workers, key=self.outstanding_tokens)
+        worker = min(workers, key=lambda worker: (self.outstanding_tokens(worker), self._chosen[worker]))
+        self._chosen[worker] += 1
+        return worker

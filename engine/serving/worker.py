@@ -20,6 +20,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import LabError
@@ -174,6 +175,7 @@ class Worker:
         from engine.serving.scheduler import Scheduler
         from engine.serving.staging import Staging
 
+        self._compute_on(settings["cores"], settings["threads"])
         num_blocks, block_tokens = settings["num_blocks"], settings["block_tokens"]
         limits = Limits(settings["max_batch_requests"], settings["max_prefill_tokens"], settings["reserve_tokens"])
         config = self.loaded.config
@@ -231,6 +233,16 @@ class Worker:
             cancelled=cancelled,
         )
         return node, runner
+
+    def _compute_on(self, cores: list[int], threads: int) -> None:
+        """What this session has of the machine: another arrangement of the pools gives this process another share."""
+        import torch
+
+        torch.set_num_threads(threads)
+        if cores and hasattr(os, "sched_setaffinity"):
+            for thread in Path("/proc/self/task").iterdir():  # those of earlier sessions, too
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread.name), cores)
 
     def _warm_up(self) -> None:
         """First calls pay for code paths and thread pools: a prompt, a chunk and a batch of decodes, thrown away."""
