@@ -89,15 +89,27 @@ class KVStorage:
 
     def checksum(self, layers: range, blocks: list[int], tokens: int) -> int:
         """CRC-32 of the first `tokens` tokens of some layers, the same in either memory order and through any block table:
-        K, then V of each layer, head by head. On the CPU."""
+        K, then V of each layer, head by head. On the CPU.
+
+        Scattered blocks are gathered first, a layer at a time: a call for each of their pieces takes five times as long as
+        the sum itself.
+        """
         checksum, runs = 0, slot_runs(blocks, self.block_tokens, tokens)
+        table = torch.tensor(blocks[: -(-tokens // self.block_tokens)])
         for layer in layers:
             for rows in (self.keys[layer], self.values[layer]):
+                together = rows[slice(runs[0][0], runs[0][0] + tokens)] if len(runs) == 1 else self._gathered(rows, table)[:tokens]
                 for head in range(rows.shape[1]):
-                    for start, length in runs:
-                        piece = rows[start : start + length, head].contiguous().view(torch.uint8)
-                        checksum = zlib.crc32(piece.numpy(), checksum)
+                    checksum = zlib.crc32(together[:, head].contiguous().view(torch.uint8).numpy(), checksum)
         return checksum
+
+    def _gathered(self, rows: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        """Whole blocks of rows [slots, kv_heads, head_dim], one after another: each is one copy of neighbouring memory."""
+        size, heads, dim = self.block_tokens, *rows.shape[1:]
+        if self.heads_first:
+            whole = rows.transpose(0, 1).view(heads, self.num_blocks, size * dim).index_select(1, table)
+            return whole.view(heads, -1, dim).transpose(0, 1)
+        return rows.view(self.num_blocks, -1).index_select(0, table).view(-1, heads, dim)
 
 
 def _map(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
