@@ -85,10 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     ring.set_defaults(command=_run_ring)
     transfer = run.add_parser("transfer", help="KV from one process to another in every number format: bytes, seconds, and what is lost")
     transfer.set_defaults(command=_run_transfer)
+    recurrent = run.add_parser("recurrent", help="decode steps with a state instead of a cache, and how many written pairs it still answers")
+    recurrent.set_defaults(command=_run_recurrent)
     pools = run.add_parser("pools", help="the same requests in one engine and in prefill and decode pools of several sizes")
     pools.add_argument("--preset", default=None, help="balanced, short-prompts, slow-link or idle-pool (default: balanced)")
     pools.set_defaults(command=_run_pools)
-    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval, ring, transfer, pools):
+    for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval, ring, transfer, recurrent, pools):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
         experiment.add_argument("--device", choices=("auto", "cpu", "cuda"))
         experiment.add_argument("--dtype", choices=("auto", "float32", "bfloat16"))
@@ -232,6 +234,13 @@ def _run_ring(arguments: argparse.Namespace) -> None:
 
     changes, device_class = _changes(arguments)
     _run(ring_for(device_class, **changes), arguments)
+
+
+def _run_recurrent(arguments: argparse.Namespace) -> None:
+    from engine.experiments.recurrent_scenario import recurrent_for
+
+    changes, device_class = _changes(arguments)
+    _run(recurrent_for(device_class, **changes), arguments)
 
 
 def _run_transfer(arguments: argparse.Namespace) -> None:

@@ -25,6 +25,7 @@ VISIBLE_TO_PAGES = (
     "engine.experiments.lengths_scenario",
     "engine.experiments.needle_scenario",
     "engine.experiments.pools_scenario",
+    "engine.experiments.recurrent_scenario",
     "engine.experiments.retrieval_scenario",
     "engine.experiments.ring_scenario",
     "engine.experiments.roofline_scenario",

@@ -17,7 +17,7 @@ from engine.errors import LabError
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _ENDINGS = (".json.gz", ".json")
 # What a result is about, by experiment: sweeps and rooflines, attention, streaming, needles and lengths, schedules and walls, rings,
-# transfers, pools.
+# transfers, pools, states.
 _BODIES = {
     "points": list,
     "overview": dict,
@@ -27,6 +27,7 @@ _BODIES = {
     "layouts": dict,
     "rows": list,
     "arrangements": dict,
+    "decode": list,
 }
 
 

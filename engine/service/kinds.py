@@ -12,6 +12,7 @@ from engine.experiments.attention_scenario import AttentionScenario
 from engine.experiments.lengths_scenario import LengthsScenario
 from engine.experiments.needle_scenario import NeedleScenario
 from engine.experiments.pools_scenario import PoolsScenario
+from engine.experiments.recurrent_scenario import RecurrentScenario
 from engine.experiments.retrieval_scenario import RetrievalScenario
 from engine.experiments.ring_scenario import RingScenario
 from engine.experiments.roofline_scenario import RooflineScenario
@@ -36,6 +37,7 @@ SCENARIOS = {
     LengthsScenario.kind: LengthsScenario,
     RetrievalScenario.kind: RetrievalScenario,
     TransferScenario.kind: TransferScenario,
+    RecurrentScenario.kind: RecurrentScenario,
     PoolsScenario.kind: PoolsScenario,
 }
 

@@ -29,6 +29,8 @@ from engine.experiments.needle import run_needle
 from engine.experiments.needle_scenario import NEEDLE
 from engine.experiments.pools import run_pools
 from engine.experiments.pools_scenario import POOLS
+from engine.experiments.recurrent import run_recurrent
+from engine.experiments.recurrent_scenario import RECURRENT
 from engine.experiments.retrieval import run_retrieval
 from engine.experiments.retrieval_scenario import RETRIEVAL
 from engine.experiments.ring import run_ring
@@ -66,10 +68,11 @@ RUNNERS = {
     LENGTHS: run_lengths,
     RETRIEVAL: run_retrieval,
     TRANSFER: run_transfer,
+    RECURRENT: run_recurrent,
     POOLS: run_pools,
 }
 # These have processes of their own for a while, which want the memory.
-WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE, LENGTHS, RETRIEVAL, RING, TRANSFER)
+WITHOUT_WORKERS = (ROOFLINE, STREAMING, NEEDLE, LENGTHS, RETRIEVAL, RING, TRANSFER, RECURRENT)
 
 _STORE_WAIT_S = 5.0
 _IDLE_S = 900

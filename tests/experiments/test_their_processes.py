@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from engine.errors import LabError
-from engine.experiments import attention, lengths, needle, retrieval, roofline, streaming
+from engine.experiments import attention, lengths, needle, recurrent, retrieval, roofline, streaming
 from engine.lock import device_lock
 from engine.serving.cluster import Cancelled
-from tests.experiments import test_attention, test_lengths, test_needle, test_retrieval, test_roofline, test_streaming
+from tests.experiments import test_attention, test_lengths, test_needle, test_recurrent, test_retrieval, test_roofline, test_streaming
 
 ROOT = Path(__file__).resolve().parents[2]
 # run, scenario (or what makes it in a folder), the process's module, the phase in the middle of which it is hit
@@ -20,6 +20,7 @@ CASES = {
     "attention": (attention.run_attention, test_attention.TINY, attention.MODULE, "loading"),
     "lengths": (lengths.run_lengths, test_lengths.SMALL, lengths.MODULE, "measuring"),
     "needle": (needle.run_needle, test_needle.SMALL, needle.MODULE, "measuring"),
+    "recurrent": (recurrent.run_recurrent, test_recurrent.SMALL, recurrent.MODULE, "measuring"),
     "retrieval": (retrieval.run_retrieval, test_retrieval.scenario_in, retrieval.MODULE, "measuring"),
     "roofline": (roofline.run_roofline, test_roofline.SMALL, roofline.MODULE, "calibrating"),
     "streaming": (streaming.run_streaming, test_streaming.SMALL, streaming.MODULE, "measuring"),
