@@ -28,6 +28,8 @@ MOST_BYTES = 80_000
 MOST_READERS = 20
 MOST_LEARNERS = 5_000
 
+# States of a quiz item (pages/_ui/quiz.py) that another browser's later trial does not undo.
+_SOLVED = ("right", "committed")
 # Crockford's base 32, without letters that look like digits: 16 of them are 80 bits.
 _LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CODE_LENGTH, _GROUP = 16, 4
@@ -142,8 +144,8 @@ def merged(one: dict[str, dict], other: dict[str, dict]) -> dict[str, dict]:
     for topic in one.keys() & other.keys():
         older, newer = sorted((one[topic], other[topic]), key=lambda record: str(record.get("at", "")))
         both[topic] = {**older, **newer}
-        if older.get("state") == "right":
-            both[topic]["state"] = "right"
+        if older.get("state") in _SOLVED and newer.get("state") not in _SOLVED:
+            both[topic]["state"] = older["state"]
         if counts := [r["attempts"] for r in (older, newer) if isinstance(r.get("attempts"), int)]:
             both[topic]["attempts"] = max(counts)
     return both

@@ -6,7 +6,7 @@ import streamlit as st
 
 from engine.errors import LabError
 from engine.service import client
-from pages._ui import session
+from pages._ui import course, session
 
 # While the store cannot be asked, what was known last in this session.
 _KNOWN = "progress-known"
@@ -35,3 +35,11 @@ def opened(lesson: str) -> None:
     """The reader has this lesson open. Asks the store once in a session."""
     if not st.session_state.get(f"opened-{lesson}"):
         st.session_state[f"opened-{lesson}"] = note(f"lesson:{lesson}", {"opened": True}) is None
+
+
+def measured(kind: str, run: str) -> None:
+    """The reader has a measurement of his own in front of him. Asks the store once for each run in a session."""
+    lesson = course.lesson_of(kind)
+    if lesson and st.session_state.get(f"measured-{lesson}") != run:
+        if note(f"lesson:{lesson}", {"measured": True}) is None:
+            st.session_state[f"measured-{lesson}"] = run

@@ -13,7 +13,7 @@ import streamlit as st
 
 from engine.errors import LabError
 from engine.service import client
-from pages._ui import errors, fmt, parts, session
+from pages._ui import errors, fmt, parts, progress, session
 from pages._ui.words import Words, policy_name
 
 # About 250 fragment reruns a second is what one server carries: who started a run may ask often, a class that
@@ -75,6 +75,8 @@ def result_of(status: client.Status | None, run: str | None, kind: str, words: W
         failed(error, words)
         return None
     if found is None or found["kind"] == kind:
+        if found and (status.own or st.session_state.get(f"answered-{found['run_id']}")):  # not a link somebody gave
+            progress.measured(kind, found["run_id"])
         return found
     st.html(parts.notice(words("source.unknown_title"), words("source.unknown"), kind="info"))
     return None
@@ -88,7 +90,7 @@ def watch(run: str, words: Words, phases: tuple[str, ...], *, own: bool, point: 
     """
 
     @st.fragment(run_every=POLL_S if own else WATCH_S)
-    def progress() -> None:
+    def draw() -> None:
         try:
             status = client.status(run, browser=session.browser())
         except LabError as error:
@@ -105,7 +107,7 @@ def watch(run: str, words: Words, phases: tuple[str, ...], *, own: bool, point: 
         note = "run.meanwhile" if status.own else "run.watching"
         st.html(f"<p class='lab-note'>{escape(words(note))}</p>")
 
-    progress()
+    draw()
 
 
 def offer(needs: list[tuple[str, bool]], words: Words, key: str = "") -> bool:
@@ -138,7 +140,7 @@ def offer(needs: list[tuple[str, bool]], words: Words, key: str = "") -> bool:
 
 def _watch_fetch(job: str, words: Words, key: str) -> None:
     @st.fragment(run_every=POLL_S)
-    def progress() -> None:
+    def draw() -> None:
         status = client.status(job)
         if not status.active:
             st.rerun()
@@ -146,7 +148,7 @@ def _watch_fetch(job: str, words: Words, key: str) -> None:
         if st.button(words("run.cancel"), key=f"cancel-{job}{key}"):
             client.cancel(job, browser=session.browser())
 
-    progress()
+    draw()
 
 
 def _doing(status: client.Status, words: Words, point: str) -> str:
