@@ -65,6 +65,20 @@ SERVING = {
     "transfer-cut": "Of a KV cache {found} {unit} arrived, and {expected} were to come; they were not used, and the request ended. All others went on. Run it again; if it happens again, report it.",
     "transfer-late": "A KV cache would have been {late_s} s later over a link of {bytes_per_s} bytes per second than it was kept for; the request ended. All others went on. Give the lease more time, take a faster link, or send fewer bits.",
     "clocks-disagree": "The clock of {worker} is {offset_ms} ms off the coordinator's, so times could not be compared; nothing was measured.",
+    "address-bad": "'{address}' is no address; give host:port, e.g. 192.168.0.7:7700, or [::1]:7700 for IPv6.",
+    "listen-failed": "Nothing could listen at {address} ({why}); take another port, or an address of this machine.",
+    "nobody-joined": "{missing} did not join within {seconds} s; start `python -m engine pool` there with the printed address and code, and look whether a firewall is between.",
+    "join-failed": "{address} could not be joined ({why}); check the address, the port and a firewall between, and that `run pools --listen` is waiting there.",
+    "pool-code": "The code is not the one that the coordinator printed; copy it once more, it is new for every run.",
+    "pool-engine": "The coordinator runs engine {there} and this host runs {here}; bring both to the same version.",
+    "pool-model": "The model '{name}' of this host (SHA-256 {here}...) is not the coordinator's ({there}...); fetch it again, or name the right one with --model.",
+    "pool-device": "The run computes on {there}, and this host was to compute on {here}; leave out --device, or give one of that kind.",
+    "pool-full": "The run takes {wanted} {role} workers, and they are there already; this one is not needed.",
+    "pool-addresses": "Some workers joined over 127.0.0.1 and others from outside, so they could not reach each other; let all join at the coordinator's address in the network.",
+    "pool-mesh": "{workers} could not connect to the other workers ({why}); they must reach each other directly, so look for a firewall between the hosts.",
+    "pool-host-gone": "The connection to {worker} on the host {host} is gone ({why}); the run is lost, nothing else is. See what that host says, and run it again.",
+    "pool-coordinator-gone": "The connection to the coordinator is gone ({why}); the worker was ended. Join again when a new run waits.",
+    "kv-link-broken": "{worker} could not get KV from {source} over the network ({why}); the run is lost, nothing else is. Check the network between these hosts.",
     "torch-without-cuda": "There is a GPU, but the installed PyTorch ({version}) has no CUDA; install the CUDA build, or choose the device cpu.",
     "run-too-long": "The run did not end within {seconds} s and was stopped; take shorter prompts or outputs.",
     "device-busy": "The device {device} is in use by {holder}; wait until it is free, or leave out --no-wait to take the next turn.",
@@ -145,6 +159,7 @@ TRAINING = {
 QUIZZES = {
     "quiz-file": "The quiz file {path} cannot be used ({item}: {why}).",
     "quiz-no-result": "The question {item} is about a measurement, and there is none of the kind it needs; run the experiment first.",
+    "quiz-import": "The file cannot be used (line {line}: {why}).",
     "quiz-no-value": "The measurement at hand lacks what the question {item} asks for; run the experiment once more.",
 }
 

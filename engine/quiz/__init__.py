@@ -3,7 +3,9 @@
     item.py       what an item is                     load.py      pages/<lesson>/quiz.toml -> items, checked
     posed.py      an item with a learner's numbers    judge.py     an answer -> right, wrong or unclear, and why
     numbers.py    "1,5 GiB" -> a number in a unit     answers.py   what answers are computed with
-    measured.py   what own results say                formats      gift.py, csv_table.py, anki.py
+    measured.py   what own results say                units.py     the units
+    flat.py       items as files can hold them        foreign.py   files of others: limits, what is made harmless
+    gift.py, csv_table.py, anki.py                    write(items, lang, seed) -> text and what it lacks; read(bytes) -> items and notes
 
 How to write items (pages/<lesson>/quiz.toml; pages/memory/quiz.toml has one of each kind; `tests/quiz/test_items.py`
 answers every item rightly and wrongly). Both languages side by side, in Markdown without HTML and without formulas in
@@ -71,7 +73,7 @@ attempt gives other numbers), ``judge(posed, answer)`` says right, wrong, unclea
 """
 
 from engine.quiz.item import Choice, Item, Measure, Number, Open, Option, Order, Slip, Step, Text
-from engine.quiz.judge import Verdict, judge
+from engine.quiz.judge import Verdict, judge, sentence
 from engine.quiz.load import load
 from engine.quiz.posed import Posed, Shown, pose
 
@@ -92,4 +94,5 @@ __all__ = [
     "judge",
     "load",
     "pose",
+    "sentence",
 ]

@@ -37,11 +37,12 @@ class Measure:
 @dataclass(frozen=True)
 class Slip:
     """A typical wrong number. answer: the function that gives it, from what is drawn and given, `given` here in their place;
-    feedback: where it comes from."""
+    feedback: where it comes from. value: the number itself, of an imported item only."""
 
     answer: str
     feedback: Text
     given: Mapping[str, Value] = field(default_factory=dict)
+    value: float | None = None
 
 
 @dataclass(frozen=True)

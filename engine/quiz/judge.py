@@ -96,7 +96,7 @@ def _choice(posed: Posed, given: object) -> Verdict:
         return _unclear(posed, "nothing_chosen")
     if chosen.id == posed.answer:
         return Verdict("right", chosen.feedback or sentence("right", posed.lang), "right", posed.right)
-    return Verdict("wrong", chosen.feedback, "option", posed.right)
+    return Verdict("wrong", chosen.feedback or sentence("wrong", posed.lang), "option", posed.right)
 
 
 def _order(posed: Posed, given: object) -> Verdict:

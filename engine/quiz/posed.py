@@ -15,7 +15,7 @@ from statistics import StatisticsError
 
 from engine import profiles
 from engine.errors import LabError
-from engine.quiz.item import Choice, Item, Number, Open, Order, Text, Value
+from engine.quiz.item import Choice, Item, Number, Open, Order, Slip, Text, Value
 from engine.quiz.load import function, taken
 from engine.quiz.numbers import digits, shown
 
@@ -105,10 +105,12 @@ def _number(item: Number, values: Mapping, names: Mapping, lang: str, result: di
     answer = item.value if item.value is not None else computed(item, _what(item), values, result)
     if isinstance(answer, bool) or not isinstance(answer, (int, float)) or not math.isfinite(answer):
         raise LabError("quiz-no-value", item=item.id)
-    slips = tuple(
-        (float(computed(item, slip.answer, {**values, **slip.given}, result)), filled(slip.feedback, lang, names)) for slip in item.slips
-    )
+    slips = tuple((_slip(item, slip, values, result), filled(slip.feedback, lang, names)) for slip in item.slips)
     return {"answer": float(answer), "unit": item.unit, "slips": slips}, shown(answer, item.unit, lang)
+
+
+def _slip(item: Number, slip: Slip, values: Mapping, result: dict | None) -> float:
+    return float(slip.value if slip.value is not None else computed(item, slip.answer, {**values, **slip.given}, result))
 
 
 def _choice(item: Choice, values: Mapping, names: Mapping, lang: str, result: dict | None, chance: str) -> tuple[dict, str]:
