@@ -157,6 +157,7 @@ TRAINING = {
 }
 
 QUIZZES = {
+    "course-file": "The course file {path} cannot be used ({item}: {why}).",
     "quiz-file": "The quiz file {path} cannot be used ({item}: {why}).",
     "quiz-no-result": "The question {item} is about a measurement, and there is none of the kind it needs; run the experiment first.",
     "quiz-import": "The file cannot be used (line {line}: {why}).",

@@ -23,7 +23,7 @@ from pages._ui.language import negotiate
 TITLE = "Long-Context Serving Lab"
 STATIC = Path(__file__).resolve().parents[1] / "static"
 
-STYLES = ("lab.css", "timeline.css", "plot.css", "memory.css", "heat.css", "sinks.css", "grids.css", "rope.css", "transfer.css", "ring.css")
+STYLES = ("lab.css", "timeline.css", "plot.css", "memory.css", "heat.css", "sinks.css", "grids.css", "rope.css", "transfer.css", "pools.css", "ring.css", "quiz.css", "course.css", "lesson.css")
 
 # The subset of the web font with the Latin letters: every page needs it at once.
 LATIN_FONT = "pretendard/91.woff2"
