@@ -23,6 +23,15 @@ INTERRUPTED = 130
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     arguments = _parser().parse_args(argv)
+    code = _carried_out(arguments)
+    if getattr(arguments, "ends_at_once", False):  # gloo's threads wait for what no longer comes, and cannot be woken
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _carried_out(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         arguments.command(arguments)
@@ -89,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     recurrent.set_defaults(command=_run_recurrent)
     pools = run.add_parser("pools", help="the same requests in one engine and in prefill and decode pools of several sizes")
     pools.add_argument("--preset", default=None, help="balanced, short-prompts, slow-link or idle-pool (default: balanced)")
+    pools.add_argument(
+        "--listen", metavar="HOST:PORT", help="wait there for a worker on another host for each of the pools (see: pool --help)"
+    )
     pools.set_defaults(command=_run_pools)
     for experiment in (schedules, chunks, backlog, roofline, wall, attention, streaming, needle, lengths, retrieval, ring, transfer, recurrent, pools):
         experiment.add_argument("--model", help="a name (see: models), a .gguf file or a model directory")
@@ -97,6 +109,21 @@ def _parser() -> argparse.ArgumentParser:
         experiment.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. long.prompt_tokens=2048")
         experiment.add_argument("--json", required=True, metavar="OUT", help="where the result goes; - is stdout")
         experiment.add_argument("--no-wait", action="store_true", help="fail at once if the device is busy")
+
+    pool = commands.add_parser(
+        "pool",
+        help="be a worker of pools that another host measures",
+        description="Be a prefill or decode worker of pools that another host measures (there: run pools --listen HOST:PORT, which "
+        "prints the line to be typed here). This host needs the same version of the lab and the same model. KV goes from host to host "
+        "directly, over torch.distributed. Nothing is encrypted: use it in a network whose users you trust. Ends with the run.",
+    )
+    pool.add_argument("--role", required=True, choices=("prefill", "decode"))
+    pool.add_argument("--join", required=True, metavar="HOST:PORT", help="where the coordinator listens")
+    pool.add_argument("--code", required=True, help="as the coordinator prints it, new for every run")
+    pool.add_argument("--cores", metavar="LIST", help="of this host, e.g. 0,1; one thread each (default: all useful ones)")
+    pool.add_argument("--device", metavar="NAME", help="e.g. cuda:1 (default: the kind that the run is for)")
+    pool.add_argument("--model", metavar="PATH", help="where this host has the model, if it is none that the lab knows by name")
+    pool.set_defaults(command=_pool, ends_at_once=True)
 
     training = commands.add_parser("train", help="train a model").add_subparsers(required=True, metavar="MODEL")
     lab = training.add_parser("lab", help="the lab model, from scratch: 11 minutes on two quiet cores")
@@ -254,7 +281,27 @@ def _run_pools(arguments: argparse.Namespace) -> None:
     from engine.experiments.pools_scenario import DEFAULT_CASE, pools_for
 
     changes, device_class = _changes(arguments)
-    _run(pools_for(device_class, arguments.preset or DEFAULT_CASE, **changes), arguments)
+    scenario = pools_for(device_class, arguments.preset or DEFAULT_CASE, **changes)
+    if arguments.listen is None:
+        return _run(scenario, arguments)
+    from engine.pool_command import run_listening
+
+    _check_writable(arguments.json)
+    result = run_listening(scenario, arguments.listen, progress=_ProgressLine(), say=_say, wait=not arguments.no_wait)
+    _say(f"run {result['run_id']}")
+    _write(arguments.json, json.dumps(result, ensure_ascii=False))
+
+
+def _pool(arguments: argparse.Namespace) -> None:
+    from engine.pool_command import join_as
+
+    a = arguments
+    join_as(a.role, a.join, a.code, a.cores, a.device, a.model, _say)
+    _say("the run has ended")
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict, str]:

@@ -63,8 +63,9 @@ RANKS = {
     "training": 5,
     "service": 6,
     "bench": 7,
-    "cli": 7,
-    "__main__": 8,
+    "pool_command": 7,
+    "cli": 8,
+    "__main__": 9,
 }
 PAGES_LIBRARIES = {"streamlit", "plotly"}
 

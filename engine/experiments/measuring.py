@@ -47,9 +47,9 @@ class Measuring:
     ) -> list[dict]:
         """One serving under one schedule: its trace records. Its disturbance is kept under `name`.
 
-        arrivals: others than the plan's.
+        arrivals: others than the plan's. Of workers on other hosts nobody here knows how much they were disturbed.
         """
-        workers = plan.workers(schedule)
+        workers = [worker for worker in plan.workers(schedule) if "host" not in self.cluster.facts[worker.name]]
         pids = [pid for worker in workers if (pid := self.cluster.facts[worker.name].get("pid"))]
         cores = {core for worker in workers for core in worker.cores}
         before = disturbance.take_sample(pids, cores)
@@ -59,7 +59,7 @@ class Measuring:
             on_record=on_record,
             cancelled=self.cancelled,
         )
-        judged = disturbance.judge(before, disturbance.take_sample(pids, cores))
+        judged = disturbance.judge(before, disturbance.take_sample(pids, cores)) if workers else disturbance.verdict(None, None)
         self.disturbances.setdefault(name, []).append(judged)
         return records
 

@@ -6,7 +6,7 @@ provenance, manifest, texts, agreement and disturbance as there (by arrangement 
     arrangements   of each, by its name {
         "metrics"        as `engine.measure.metrics.summarize`
         "resources"      [{"worker", "role", "device", "threads", "cores", "kv_capacity_bytes", "kv_block_tokens",
-                         "clock_offset_ns"}]
+                         "clock_offset_ns"}], and "host" of one on another host (`engine.experiments.hosts`)
         "processes"      how many serve
         "processes_at_most_cores"   no two of them share a core (or a GPU). If not, its times say nothing of the arrangement
         "pools"          of "engine", or of "prefill" and "decode": as `engine.measure.pools.pool_facts`
@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from engine.experiments.agreement import agreement, texts_of
+from engine.experiments.hosts import apart, placed
 from engine.experiments.manifest import FORMAT, manifest
 from engine.experiments.measuring import Measuring, Meter, OnRecord, Progress, measuring, no_progress, observer
 from engine.experiments.plan import Plan, Setup, check_fits, plan_for, set_up
@@ -124,7 +125,7 @@ def _announcement(plan: PoolsPlan) -> dict:
 
 def _entry(plan: PoolsPlan, bench: Measuring, name: str, records: list[dict]) -> dict:
     """What the result says of one arrangement."""
-    setup, resources = plan.setup, plan.resources(name)
+    setup, resources = plan.setup, placed(plan.resources(name), bench.cluster.facts)
     trace = build_trace(name, list(plan.requests), records, block_tokens=setup.block_tokens)
     capacity, per_token = sum(worker["kv_capacity_bytes"] for worker in resources), setup.kv_bytes_per_token
     metrics = summarize(trace, kv_bytes_per_token=per_token, kv_capacity_bytes=capacity)
@@ -133,9 +134,9 @@ def _entry(plan: PoolsPlan, bench: Measuring, name: str, records: list[dict]) ->
         by_pool.setdefault(pool_of(worker["worker"]), []).append(worker)
     return {
         "metrics": metrics,
-        "resources": [{**w, "clock_offset_ns": bench.cluster.facts[w["worker"]]["clock_offset_ns"]} for w in resources],
+        "resources": resources,
         "processes": len(resources),
-        "processes_at_most_cores": setup.deployment.apart(name),
+        "processes_at_most_cores": apart(resources),
         "pools": {pool: pool_facts(trace, workers, pool, kv_bytes_per_token=per_token) for pool, workers in by_pool.items()},
         "back_pressure": back_pressure(trace),
         "transfer": {"bytes": metrics["transfer_bytes"], "seconds": metrics["transfer_s"]},

@@ -121,6 +121,8 @@ class _Builder:
         transfer = self._open_transfer(record, published)
         transfer["end_s"] = end
         transfer["bytes"] += record["bytes"]
+        if "pulled_ns" in record:  # from another host: over the network first, then into the worker's own memory
+            transfer["parts"].append([*map(self._seconds, record["pulled_ns"]), record["layers"]])
         transfer["parts"].append([begin, end, record["layers"]])
         for name in _WORK:
             transfer[name] = round(transfer[name] + record.get(name, 0.0), 6)

@@ -15,7 +15,7 @@ from engine.errors import LabError
 from engine.measure.clock import now_ns
 from engine.serving.deployment import Deployment, WorkerSpec
 from engine.serving.messages import decode, encode, together
-from engine.serving.process import WorkerProcess, measured_clock_offset_ns
+from engine.serving.process import WorkerProcess
 from engine.serving.request import Request
 from engine.serving.router import Capacity, Router
 
@@ -24,6 +24,7 @@ LOAD_LIMIT_S = 300
 PING_LIMIT_S = 10
 EXACT = "exact"
 _CLOSE_LIMIT_S = 20
+StartWorker = Callable[[WorkerSpec, "queue.SimpleQueue[tuple[str, dict | None]]"], WorkerProcess]
 
 
 class Cancelled(Exception):
@@ -76,8 +77,10 @@ class Arrival:
 class Cluster:
     """Use as a context manager, or call `stop`. Any LabError from a run means that the cluster is gone: make another."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, start_worker: StartWorker = WorkerProcess) -> None:
+        """start_worker(spec, events): a process here, or what is like one (`engine.serving.remote.RemoteWorker`)."""
         self.deployment = deployment
+        self.start_worker = start_worker
         self.events: queue.SimpleQueue[tuple[str, dict | None]] = queue.SimpleQueue()
         self.workers: dict[str, WorkerProcess] = {}
         self.facts: dict[str, dict] = {}
@@ -90,7 +93,7 @@ class Cluster:
 
     @property
     def alive(self) -> bool:
-        return bool(self.workers) and all(w.process.poll() is None for w in self.workers.values())
+        return bool(self.workers) and all(worker.alive for worker in self.workers.values())
 
     def start(self, groups: set[str], *, cancelled: Callable[[], bool] = lambda: False) -> None:
         """Start those workers of the named groups that do not run yet, and load their model.
@@ -100,14 +103,13 @@ class Cluster:
         specs = [s for s in self.deployment.workers if s.group in groups and s.name not in self.workers]
         try:
             for spec in specs:
-                self.workers[spec.name] = WorkerProcess(spec, self.events)
+                self.workers[spec.name] = self.start_worker(spec, self.events)
                 self.workers[spec.name].send(self.deployment.load(spec))
             waiting = {spec.name for spec in specs}
             for name, record in self._records(waiting, "loaded", LOAD_LIMIT_S, cancelled):
                 self.facts[name] = {key: value for key, value in record.items() if key != "type"}
             for spec in specs:
-                offset = measured_clock_offset_ns(spec.name, lambda name=spec.name: self._ping(name, cancelled))
-                self.facts[spec.name]["clock_offset_ns"] = offset
+                self.facts[spec.name] |= self.workers[spec.name].clock(lambda name=spec.name: self._ping(name, cancelled))
         except (LabError, Cancelled):
             self.stop()
             raise
@@ -194,9 +196,12 @@ class _Session:
         self.records: list[dict] = []
 
     def run(self) -> list[dict]:
-        folder = shared_folder(self.settings.entry_blocks * self.settings.shared_bytes_per_block) if self.decode else None
+        elsewhere = {name for name, worker in self.cluster.workers.items() if not worker.on_this_host}
+        here = [worker.name for worker in self.entry if self.decode and worker.name not in elsewhere]
+        size = self.settings.entry_blocks * self.settings.shared_bytes_per_block
+        folder = shared_folder(len(here) * size) if here else None
         try:
-            files = {w.name: _sized_file(folder, w, self.settings) for w in self.entry} if folder else {}
+            files = {name: sized_file(folder, name, size) for name in here}
             for worker in self.entry + self.decode:
                 self.cluster.workers[worker.name].send(self._open(worker, files))
             for _ in self.cluster._records(self.names, "opened", LOAD_LIMIT_S, self.cancelled):
@@ -238,7 +243,7 @@ class _Session:
             "link_bytes_per_s": s.link_bytes_per_s,
             "shared_file": files.get(worker.name),
             "sources": {
-                name: {"shared_file": file, "num_blocks": s.entry_blocks} for name, file in files.items()
+                source.name: {"shared_file": files.get(source.name), "num_blocks": s.entry_blocks} for source in self.entry
             }
             if role == "decode"
             else {},
@@ -314,8 +319,9 @@ def shared_folder(needed_bytes: int) -> Path:
     raise LabError("kv-memory", bytes=needed_bytes, why="no room for the shared KV file in /dev/shm or the temp folder")
 
 
-def _sized_file(folder: Path, worker: WorkerSpec, settings: SessionSettings) -> str:
-    path = folder / worker.name
+def sized_file(folder: Path, name: str, size: int) -> str:
+    """A new file of so many bytes, which take memory only where they are written."""
+    path = folder / name
     with path.open("wb") as file:
-        file.truncate(settings.entry_blocks * settings.shared_bytes_per_block)
+        file.truncate(size)
     return str(path)

@@ -44,11 +44,6 @@ class Deployment:
     def decode(self, schedule: str) -> list[WorkerSpec]:
         return self._group("decode", schedule) if has_pools(schedule) else []
 
-    def apart(self, schedule: str) -> bool:
-        """Whether no two of a schedule's workers share a core, or a GPU: only then do their times say anything of it."""
-        places = [place for w in self.entry(schedule) + self.decode(schedule) for place in w.cores or (w.device,)]
-        return len(set(places)) == len(places)
-
     def load(self, worker: WorkerSpec) -> dict:
         """The record at which a worker's process loads the model (`engine.serving.worker`)."""
         of_worker = {"device": worker.device, "threads": worker.threads, "cores": list(worker.cores)}

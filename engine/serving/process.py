@@ -21,6 +21,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 class WorkerProcess:
     """A `python -m MODULE` child. Its records go to `events` as (name, record); (name, None) is its end."""
 
+    on_this_host = True
+
     def __init__(
         self,
         spec: WorkerSpec,
@@ -42,6 +44,14 @@ class WorkerProcess:
             errors="replace",
         )
         threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def clock(self, ask: Callable[[], int]) -> dict:
+        """Facts of the worker: its clock, which `ask` reads, against ours. Raises as `measured_clock_offset_ns` does."""
+        return {"clock_offset_ns": measured_clock_offset_ns(self.spec.name, ask)}
 
     def send(self, record: dict) -> None:
         self.send_line(json.dumps(record, separators=(",", ":")))

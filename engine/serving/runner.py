@@ -109,10 +109,12 @@ class TorchRunner:
         return {
             "type": "fetch",
             "index": fetch.index,
+            "attempt": fetch.attempt,
             "source": fetch.source,
             "published_ns": list(part.published_ns),
             "begin_ns": begin,
             "end_ns": end,
+            "first_layer": part.first_layer,
             "layers": len(layers),
             "bytes": min(part.size, expected) if part.crc32 is not None else expected,
             "last": part.token is not None,
