@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     recurrent = run.add_parser("recurrent", help="decode steps with a state instead of a cache, and how many written pairs it still answers")
     recurrent.set_defaults(command=_run_recurrent)
     pools = run.add_parser("pools", help="the same requests in one engine and in prefill and decode pools of several sizes")
-    pools.add_argument("--preset", default=None, help="balanced, short-prompts, slow-link or idle-pool (default: balanced)")
+    pools.add_argument("--preset", default=None, help="balanced, short-prompts, slow-link, idle-pool or full-decode (default: balanced)")
     pools.add_argument(
         "--listen", metavar="HOST:PORT", help="wait there for a worker on another host for each of the pools (see: pool --help)"
     )
