@@ -24,7 +24,7 @@ dollars; braces are only around names of what is drawn or given:
     explain.en = "… {answer}."        # after the answer; only here may stand {answer}
 
 What is drawn for a learner, for any kind. A table of lists is every combination, a list of tables each of its tables;
-`given` are fixed values. Names of profiles are shown by their titles if the name is model, device or link (or ends with _model …),
+`given` are fixed values. Names of profiles are shown by their titles if the name is model, device or link, or begins with model_ …,
 whole numbers with commas. A function gets those it takes, by name:
 
     draw = { model = ["llama-3.1-8b", "llama-2-7b"], tokens = [4096, 32768] }

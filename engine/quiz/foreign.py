@@ -73,7 +73,7 @@ def harmless(text: str, line: int, notes: list[tuple[int, str]], *, is_html: boo
 
 def number(text: str) -> float:
     """A number as files write it: no units, a point. Raises Refused."""
-    if not re.fullmatch(r"[-+]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][-+]?[0-9]{1,2})?", text.strip(), re.ASCII):
+    if not re.fullmatch(r"[-+]?([0-9]{1,40}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][-+]?[0-9]{1,3})?", text.strip(), re.ASCII):
         raise Refused("no_number")
     value = float(text)
     if abs(value) > HIGHEST:
