@@ -75,10 +75,11 @@ def _left_out(lost: tuple[LeftOut, ...], words: Words) -> str:
     of: dict[str, list[str]] = {}
     for entry in lost:
         of.setdefault(entry.sentence(words.lang), []).append(entry.item)
-    rows = "".join(
-        f"<li>{escape(what)} <span class='lab-quiet'>{escape(words('files.of', n=len(ids)))}: {escape(', '.join(ids))}</span></li>" for what, ids in of.items()
-    )
-    return f"<ul class='qz-notes'>{rows}</ul>"
+    rows = ""
+    for what, ids in of.items():
+        count = words("files.of_one" if len(ids) == 1 else "files.of_many", n=len(ids))
+        rows += f"<details><summary>{escape(what)} <span>{escape(count)}</span></summary>{escape(', '.join(ids))}</details>"
+    return f"<div class='qz-notes'>{rows}</div>"
 
 
 def _import(words: Words) -> None:

@@ -36,10 +36,11 @@ def section(words: Words) -> None:
 
 
 def _lesson(words: Words) -> str:
-    """The lesson in the address, else the one chosen before, else the first."""
+    """The lesson in the address, else that of the question there, else the one chosen before, else the first."""
     names = (*quiz.lessons(), *((OWN,) if kept.imported() else ()))
     key = f"quiz-lesson-{words.lang}"
-    asked = st.query_params.get("lesson") or st.session_state.get("quiz-lesson")
+    of_item = next((name for name in names if st.query_params.get("item", "").startswith(f"{name}-")), None)
+    asked = st.query_params.get("lesson") or of_item or st.session_state.get("quiz-lesson")
     if st.session_state.get(key) not in names:
         st.session_state[key] = asked if asked in names else names[0]
     chosen = st.segmented_control(

@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 
 from engine.errors import LabError
+from engine.quiz import gift
 from engine.quiz.posed import pose
 from engine.service import client
-from pages._ui import quiz, recordings, session
+from pages._ui import quiz, recordings
 from pages._ui.language import LANGUAGES
 from pages._ui.words import Words, table
 from pages.quiz import figures, question
@@ -206,3 +207,84 @@ def test_markdown_of_somebody_elses_file_stays_what_it_is():
     assert re.fullmatch(r"(\\[^\w\s]|[\w ])*\ncode", escaped)
     assert question.inline("**b** <i>`c`", ours=True) == "<b>b</b> &lt;i&gt;<code>c</code>"
     assert question.inline("**b** <i>", ours=False) == "**b** &lt;i&gt;"
+
+
+# ------------------------------------------------------------------ files
+
+
+def brought(name: str, raw: bytes):
+    """The teachers' part with a file brought along."""
+    app = page(part="files", lang="en")
+    app.file_uploader(key="quiz-upload").set_value((name, raw, "text/plain")).run()
+    complete(app)
+    return app
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("form", ["gift", "csv", "anki"])
+def test_a_file_of_all_lessons_is_offered_with_what_it_lacks(form, lang):
+    app = page(part="files", lang=lang)
+    app.selectbox(key="quiz-file-format").set_value(form).run()
+    words, found = Words(lang, "quiz"), complete(app)
+    assert words("files.written", n="", all=len(ALL))[-12:] in found
+    whole = [item.id for item in ALL if item.needs_result]
+    assert words("files.left_out") in found and all(name in found for name in whole)
+    (button,) = app.get("download_button")
+    assert button.proto.label == words("files.download", name=f"quiz-all-{lang}.{'csv' if form == 'csv' else form + '.txt'}")
+
+
+def test_our_own_export_can_be_tried_out_and_touches_no_progress():
+    """Its questions have the ids of ours: answers to them must not count as answers to ours."""
+    text, _ = gift.write(ALL, "en", 1)
+    app = brought("mine.txt", text.encode())
+    app.button(key="quiz-try").click().run()
+    (item, *_) = [item for item in gift.read(text.encode()).items if item.kind == "choice"]
+    app.segmented_control(key="quiz-lesson-en").set_value("own").run()
+    chooser = [*app.segmented_control, *app.selectbox]
+    next(widget for widget in chooser if widget.key == "quiz-item-own-en").set_value(item.id).run()
+    app.radio(key=f"quiz-own-{item.id}-0-choice").set_value(item.right)
+    app.button(key=f"quiz-own-{item.id}-0-check").click().run()
+    assert "qz-right" in complete(app) and re.search(r"1 of \d+ done", html(app))
+    assert client.progress(ME) == {}
+    app.segmented_control(key="quiz-lesson-en").set_value(item.lesson).run()
+    assert re.search(r"0 of \d+ done", complete(app))
+
+
+UPLOADS = {
+    "not UTF-8": ("a.txt", b"\xff\xfe\x00"),
+    "empty": ("a.csv", b""),
+    "a zip": ("a.gift", b"PK\x03\x04" + bytes(100)),
+    "no braces that match": ("a.txt", "가? {=1 ~2 {{{{".encode()),
+    "deep": ("a.txt", b"{" * 50_000),
+    "too large": ("a.csv", b"kind,text,answer\n" + b"x" * (1 << 20)),
+    "a table of something": ("a.csv", b"a,b\n1,2\n"),
+    "no question": ("a.txt", b"// nothing\n"),
+}
+
+
+@pytest.mark.parametrize("name", UPLOADS)
+def test_a_file_that_is_none_is_refused_and_leaves_nothing(name):
+    app = brought(*UPLOADS[name])
+    assert Words("en", "quiz")("files.refused_title") in html(app)
+    assert "quiz-try" not in {button.key for button in app.button}
+
+
+def test_html_and_markdown_of_a_file_stand_there_as_text():
+    raw = "::q::<script>alert(1)</script> ![i](http://a.b/c.png) {=*yes*#<b>so</b> ~no#:red[not]}".encode()
+    app = brought("a.txt", raw)
+    assert "Line 1" in html(app), "what was changed is told, with its line"
+    app.button(key="quiz-try").click().run()
+    app.segmented_control(key="quiz-lesson-en").set_value("own").run()
+    app.radio(key="quiz-own-q-0-choice").set_value("o2")
+    app.button(key="quiz-own-q-0-check").click().run()
+    shown = complete(app) + " ".join(m.value for m in app.markdown) + " ".join(app.radio[0].options)
+    assert "qz-wrong" in shown and ":red[not]" in shown
+    assert "![" not in shown and "<script>" not in shown and r"\*yes\*" in shown
+
+
+def test_imported_questions_go_when_they_are_removed():
+    app = brought("a.txt", b"q {=a ~b}")
+    app.file_uploader(key="quiz-upload").clear()
+    app.button(key="quiz-remove").click().run()
+    assert "quiz-try" not in {button.key for button in app.button}
+    assert "own" not in page(lang="en").segmented_control(key="quiz-lesson-en").options
