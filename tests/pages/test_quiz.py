@@ -5,6 +5,7 @@ import re
 from functools import partial
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from engine.errors import LabError
 from engine.quiz import gift
@@ -288,3 +289,32 @@ def test_imported_questions_go_when_they_are_removed():
     app.button(key="quiz-remove").click().run()
     assert "quiz-try" not in {button.key for button in app.button}
     assert "own" not in page(lang="en").segmented_control(key="quiz-lesson-en").options
+
+
+# ------------------------------------------------------------------ figures
+
+SETTINGS = {("schedules", "bars"): {"metric": "itl_max_s"}, ("attention", "heatmap"): {"layer": 20, "head": 3}, ("wall", "lines"): {"measure": "blocks"}}
+
+
+@pytest.mark.parametrize(("kind", "view"), figures.VIEWS)
+def test_every_view_draws_the_recording_of_its_experiment(kind, view):
+    """A question may name any of them; who writes questions does not draw."""
+    figure = {"recording": recordings.names(kind)[0], "view": view, **SETTINGS.get((kind, view), {})}
+    assert figures.can_show(figure)
+
+    def script(figure):
+        from pages._ui.words import Words
+        from pages.quiz import figures
+
+        figures.show(figure, Words("ko", "quiz"), "quiz-figure")
+
+    app = AppTest.from_function(script, kwargs={"figure": figure}, default_timeout=30).run()
+    assert not app.exception
+    drawn = [e for e in app.main if e.type not in ("html", "markdown")]
+    assert "lab-badge-recorded" in html(app) and (drawn or len(html(app)) > 1_000)
+    assert re.search(r"\b(calc|measured|formats|needle|heatmap|streaming|lengths)\.[a-z_]+\b", html(app)) is None, "a key instead of a word"
+
+
+@pytest.mark.parametrize("figure", [{}, {"recording": "nobody-cpu", "view": "lines"}, {"recording": "ring-cpu", "view": "heatmap"}])
+def test_a_figure_that_cannot_be_drawn_is_known_before(figure):
+    assert not figures.can_show(figure)
