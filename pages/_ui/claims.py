@@ -13,7 +13,7 @@ from pages._ui import claim_card, outcome, recordings, session
 from pages._ui.words import Words
 
 # Under these names the lessons keep the run they show in the address and the session.
-SLOTS = (session.RUN, "chunks", "roofline", "wall", "streaming", "needle", "lengths", "pretrained", "retrieval", "transfer", "ring")
+SLOTS = (session.RUN, "chunks", "roofline", "wall", "streaming", "needle", "lengths", "pretrained", "retrieval", "transfer", "pools", "ring", "recurrent")
 # What is measured on several models, because it is not the same on all of them: a result of each is shown.
 OF_EACH_MODEL = ("lengths",)
 
