@@ -113,7 +113,7 @@ class Learners:
             if before:
                 _keep(connection, learner["id"], merged(_table(learner["progress"]), _table(before["progress"])))
                 _leave(connection, browser, before)
-            connection.execute(insert(READERS).values(browser=browser, learner=learner["id"]))
+            _belongs(connection, browser, learner["id"])
 
         self._index.write(join)
 
@@ -188,9 +188,13 @@ def _made(connection: Connection, browser: str) -> dict:
         _remove(connection, learner)
     row = {"id": secrets.token_hex(16), "progress": "{}", "noted_at": utc_now()}
     connection.execute(insert(LEARNERS).values(**row))
-    connection.execute(delete(READERS).where(READERS.c.browser == browser))  # of a learner that damage took away
-    connection.execute(insert(READERS).values(browser=browser, learner=row["id"]))
+    _belongs(connection, browser, row["id"])
     return row
+
+
+def _belongs(connection: Connection, browser: str, learner: str) -> None:
+    connection.execute(delete(READERS).where(READERS.c.browser == browser))  # of a learner that damage took away
+    connection.execute(insert(READERS).values(browser=browser, learner=learner))
 
 
 def _leave(connection: Connection, browser: str, learner) -> None:
