@@ -4,23 +4,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages._ui import session
+from pages._ui import course, session
 
 LOGO = Path(__file__).parent / "static" / "logo.svg"
 
 words = session.words()
 st.logo(LOGO, size="large")
-pages = {
-    "home": st.Page("home/page.py", title=words("nav.home"), default=True),
-    "schedules": st.Page("schedules/page.py", title=words("nav.schedules"), url_path="schedules"),
-    "roofline": st.Page("roofline/page.py", title=words("nav.roofline"), url_path="roofline"),
-    "memory": st.Page("memory/page.py", title=words("nav.memory"), url_path="memory"),
-    "sinks": st.Page("sinks/page.py", title=words("nav.sinks"), url_path="sinks"),
-    "rope": st.Page("rope/page.py", title=words("nav.rope"), url_path="rope"),
-    "transfer": st.Page("transfer/page.py", title=words("nav.transfer"), url_path="transfer"),
-    "ring": st.Page("ring/page.py", title=words("nav.ring"), url_path="ring"),
-    "claims": st.Page("claims/page.py", title=words("nav.claims"), url_path="claims"),
-}
+pages = {"home": st.Page("home/page.py", title=words("nav.home"), default=True)}
+for name in ("course", *course.LESSONS, "quiz", "claims"):
+    pages[name] = st.Page(f"{name}/page.py", title=words(f"nav.{name}"), url_path=name)
 st.session_state["pages"] = pages
 page = st.navigation(list(pages.values()), position="top")
 name = words("app.title") if page.url_path == "" else f"{page.title} · {words('app.title')}"

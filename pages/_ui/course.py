@@ -27,7 +27,7 @@ KINDS = {
 
 
 def after(lesson: str) -> str | None:
-    """The lesson that follows; None after the last one and for what is no lesson. (A lesson whose page is not there yet counts.)"""
+    """The lesson that follows; None after the last one and for what is no lesson."""
     following = LESSONS[LESSONS.index(lesson) + 1 :] if lesson in LESSONS else ()
     return next(iter(following), None)
 

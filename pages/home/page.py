@@ -6,10 +6,10 @@ import streamlit as st
 
 from engine.experiments.scenarios import DEFAULT_WORKLOAD, scenario_for
 from engine.service import client
-from pages._ui import alt, fmt, lanes, parts, recordings, routes, session, timeline
+from pages._ui import alt, course, fmt, lanes, parts, recordings, routes, session, timeline
 from pages._ui.palette import CATEGORIES
 
-LESSONS = ("schedules", "roofline", "memory", "sinks", "rope", "transfer", "ring", "claims")
+SHOWN = (*course.LESSONS, "quiz", "claims")
 A_ROW = 4  # more beside each other would be columns of single words
 
 words = session.words("home")
@@ -34,20 +34,22 @@ st.html(
 
 
 def lesson_map() -> None:
-    """Every lesson with a link and a line, in the order in which they build on each other."""
-    pages = st.session_state.get("pages", {})
+    """Every lesson with a link and a line, in the order of the course."""
+    pages = st.session_state.get("pages", {})  # the router's table
+    shown = [name for name in SHOWN if name in pages]
     with st.container(key="lab-lessons"):
-        places = [place for _ in LESSONS[::A_ROW] for place in st.columns(A_ROW, gap="medium")]
-        for place, name in zip(places, LESSONS, strict=False):
+        places = [place for _ in shown[::A_ROW] for place in st.columns(A_ROW, gap="medium")]
+        for place, name in zip(places, shown, strict=False):
             with place:
-                if name in pages:
-                    st.page_link(pages[name], label=words(f"nav.{name}"), query_params={"lang": words.lang})
+                st.page_link(pages[name], label=words(f"nav.{name}"), query_params={"lang": words.lang})
                 st.html(f"<p>{escape(words(f'lessons.{name}'))}</p>")
 
 
 lesson_map()
-if st.button(words("page.start"), type="primary", key="start"):
-    st.switch_page(st.session_state["pages"]["schedules"], query_params={"lang": words.lang})
+with st.container(horizontal=True, gap="small"):
+    for name, kind in (("schedules", "primary"), ("course", "secondary")):
+        if st.button(words(f"page.to_{name}"), type=kind, key=f"to-{name}"):
+            st.switch_page(st.session_state["pages"][name], query_params={"lang": words.lang})
 
 name = recordings.first_for("schedules", device["class"])
 if name:
