@@ -1,5 +1,7 @@
 """KV storage: what is written is read back, in either memory order, through any block table, from another process's file."""
 
+import zlib
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -66,6 +68,16 @@ def test_a_checksum_is_of_the_tokens_and_not_of_where_they_lie():
     damaged = store.checksum(range(1, 3), table, 10)
     store.keys[0][slots_of(table, 4, 10)[0]] = 9.0
     assert damaged != whole and store.checksum(range(1, 3), table, 10) == damaged, "another layer is another part"
+
+
+@given(st.sampled_from([HEADS_FIRST, SLOTS_FIRST]), st.permutations(range(6)), st.integers(1, 24))
+def test_a_checksum_is_that_of_the_numbers_one_after_another(order, table, tokens):
+    """Gathered whole, a last block that is only half full would bring its neighbours' numbers, or leave its own out."""
+    store = storage(order)
+    k, v = fill(store, table, tokens)
+    store.memory[store.memory == 0] = 5.0  # what is not the sequence's is not nothing
+    expected = b"".join(part[layer].transpose(0, 1).contiguous().numpy().tobytes() for layer in range(3) for part in (k, v))
+    assert store.checksum(range(3), list(table), tokens) == zlib.crc32(expected)
 
 
 @pytest.mark.parametrize("order", [HEADS_FIRST, SLOTS_FIRST], ids=["heads first", "slots first"])

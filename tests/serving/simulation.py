@@ -151,7 +151,10 @@ class Worker:
 
 
 class World:
-    """A discrete-event simulation of one deployment serving a list of (arrival_ns, Request)."""
+    """A discrete-event simulation of one deployment serving a list of (arrival_ns, Request).
+
+    blocks: of each worker; decode_blocks: of each decode worker, if it has others.
+    """
 
     def __init__(
         self,
@@ -159,6 +162,7 @@ class World:
         arrivals,
         *,
         blocks=16,
+        decode_blocks=None,
         block_tokens=4,
         chunk=5,
         workers=(1, 1),
@@ -183,7 +187,7 @@ class World:
         self.last_delivery = {}
 
         def make(name, node_for):
-            pool = BlockPool(blocks, block_tokens)
+            pool = BlockPool(decode_blocks or blocks if name.startswith("decode") else blocks, block_tokens)
             self.workers[name] = Worker(self, name, node_for(pool), block_tokens)
             return name
 
@@ -211,7 +215,7 @@ class World:
                 make(f"engine-{i}", lambda pool: Replica(Scheduler(policy, pool, limits))) for i in range(workers[0])
             ]
             decode = []
-        self.router = Router(entry, decode, {name: Capacity(blocks, block_tokens) for name in self.workers})
+        self.router = Router(entry, decode, {name: Capacity(w.node.scheduler.blocks.num_blocks, block_tokens) for name, w in self.workers.items()})
         self.requests = [request for _, request in arrivals]
         self.arrivals = {request.index: at for at, request in arrivals}
         self.block_tokens = block_tokens
