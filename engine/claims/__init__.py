@@ -6,12 +6,12 @@ The texts are chapter 12.5 on long-context serving (A) and "two bottlenecks" (B)
 
 from __future__ import annotations
 
-from engine.claims import memory, prefill, ring, roofline, rope, schedules, streaming, transfer
+from engine.claims import memory, pools, prefill, ring, roofline, rope, schedules, streaming, transfer
 from engine.claims.claim import LESSONS, TEXTS, VERDICTS, Claim, Input, Line, Measurement, Reading, Source
 
 __all__ = ["LESSONS", "TEXTS", "VERDICTS", "Claim", "Input", "Line", "Measurement", "Reading", "Source", "claims"]
 
-_MAKERS = (*memory.CLAIMS, *prefill.CLAIMS, *ring.CLAIMS, *roofline.CLAIMS, *rope.CLAIMS, *schedules.CLAIMS, *streaming.CLAIMS, *transfer.CLAIMS)
+_MAKERS = (*memory.CLAIMS, *pools.CLAIMS, *prefill.CLAIMS, *ring.CLAIMS, *roofline.CLAIMS, *rope.CLAIMS, *schedules.CLAIMS, *streaming.CLAIMS, *transfer.CLAIMS)
 
 
 def claims() -> dict[str, Claim]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 TEXTS = ("A", "B")
-LESSONS = ("schedules", "roofline", "memory", "sinks", "rope", "transfer", "ring")
+LESSONS = ("schedules", "roofline", "memory", "sinks", "rope", "transfer", "pools", "ring")
 VERDICTS = ("wrong", "incomplete", "depends", "right")
 SOURCES = ("published", "text", "chosen")
 SYMBOL = re.compile(r"\{(\w+)\}")

@@ -35,11 +35,13 @@ def shown(
     live: Callable[[dict], None] | None = None,
     slot: str | None = None,
     model: str | None = None,
+    recorded: str | None = None,
 ) -> Shown:
     """The controls or the progress, here and now; returns what is to be shown below them.
 
     form(scenario of the run in the address, or None): draws the controls. live(what is known so far): draws a run while it
     is made, again and again. slot: the run's name in the address, if it is not the kind. model: as in `outcome.shipped`.
+    recorded: how the names of its recordings begin, if not with the kind.
     """
     slot = slot or kind
     panel = st.container()
@@ -56,7 +58,7 @@ def shown(
             form(result["manifest"]["scenario"] if result else None)
     if result is not None:
         return Shown(result, result["run_id"], [], active)
-    return Shown(*outcome.shipped(kind, slot, model), active)
+    return Shown(*outcome.shipped(recorded or kind, recorded or slot, model), active)
 
 
 def _live(run: str, live: Callable[[dict], None]) -> None:

@@ -14,7 +14,7 @@ import streamlit as st
 from engine.errors import LabError
 from engine.service import client
 from pages._ui import errors, fmt, parts, progress, session
-from pages._ui.words import Words, policy_name
+from pages._ui.words import Words, policy_name, schedule_name
 
 # About 250 fragment reruns a second is what one server carries: who started a run may ask often, a class that
 # watches it less so.
@@ -167,7 +167,7 @@ def _doing(status: client.Status, words: Words, point: str) -> str:
 def _measured(facts: dict, words: Words, point: str) -> str | None:
     """The schedule, the policy, the method at a length, or the point of a sweep, that is being measured."""
     if facts.get("schedule"):
-        return words(f"schedule.{facts['schedule']}.name")
+        return schedule_name(facts["schedule"], words)
     if facts.get("policy"):
         return policy_name(facts["policy"], words)
     if facts.get("method"):

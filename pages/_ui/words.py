@@ -59,6 +59,12 @@ def kind_name(kind: str, words: Words) -> str:
     return words(f"kind.{kind}") if f"kind.{kind}" in words else kind
 
 
+def schedule_name(name: str, words: Words) -> str:
+    """A schedule as a reader knows it; "2:1" says how many workers each pool has."""
+    prefill, _, decode = name.partition(":")
+    return words("schedule.pools", prefill=prefill, decode=decode) if decode else words(f"schedule.{name}.name")
+
+
 def policy_name(name: str, words: Words) -> str:
     """An eviction policy as a reader knows it; ``sinks-4`` says how many sinks."""
     kind, _, count = name.partition("-")

@@ -15,7 +15,7 @@ from engine.model.catalog import CATALOG
 # The rows of all lessons that are there, with the table's verdicts in the words of the closed set.
 ROWS = {
     "A1": "wrong", "A2": "wrong", "A3": "wrong", "A4": "wrong", "A5": "depends", "A6": "wrong", "A7": "incomplete", "A8": "incomplete",
-    "A10": "incomplete", "A11": "incomplete", "A12": "depends", "A13": "incomplete", "A14": "depends", "A15": "wrong", "A16": "incomplete",
+    "A9": "depends", "A10": "incomplete", "A11": "incomplete", "A12": "depends", "A13": "incomplete", "A14": "depends", "A15": "wrong", "A16": "incomplete",
     "A17": "depends", "B1": "wrong", "B2": "wrong",
     "B3": "wrong", "B4": "wrong", "B5": "depends", "B6": "depends", "B7": "incomplete", "B8": "incomplete", "B9": "incomplete", "B10": "depends",
     "B11": "wrong", "B12": "depends",
@@ -95,6 +95,15 @@ TABLE = [
     ("A7", "tiny", 1.2260, None),
     ("A8", "chunk", 0.12445, None),
     ("A8", "decode", 0.004794, None),
+    ("A9", "wide_a100", 864 / 2039, None),
+    ("A9", "wide_h100", 864 / 3350, None),
+    ("A9", "wide_older", 2039 / 3350, None),
+    ("A9", "room", 48.306 / 85.899, None),
+    ("A9", "fit_l40s", 1, None),
+    ("A9", "fit_a100", 3, None),
+    ("A9", "speed_l40s", 864e9 / (16.0605e9 + 16.7772e9), None),
+    ("A9", "speed_a100", 3 * 2039e9 / (16.0605e9 + 3 * 16.7772e9), None),
+    ("A9", "even", 0.28574, None),
     ("A10", "bytes", 0.5, 0.5),
     ("A10", "int4", 148 / 512, None),
     ("A10", "over", 0.33554, None),
@@ -219,7 +228,7 @@ def test_128k_is_written_as_the_tokens_that_are_meant():
 
 def test_every_verdict_on_what_fits_states_usable_bytes_and_reserve():
     fitting = [line for _, line in LINES if line.formula.startswith("⌊max(0")]
-    assert len(fitting) == 8
+    assert len(fitting) == 10
     for found in fitting:
         given = {g.symbol: g for g in found.inputs}
         assert given["M"].source.kind == "published" and "nvidia-smi" in given["M"].source.text
@@ -252,6 +261,9 @@ CHANGES = [
     ("device", "h100-sxm", {"memory_bytes_per_s": 1e12}, ("A14", "saved")),
     ("device", "h100-sxm", {"usable_bytes": 10**12}, ("A17", "short_fit")),
     ("device", "h100-sxm", {"memory_bytes_per_s": 1e12}, ("A17", "long_all")),
+    ("device", "l40s", {"memory_bytes_per_s": 1e12}, ("A9", "wide_a100")),
+    ("device", "a100-80gb-sxm", {"usable_bytes": 10**11}, ("A9", "room")),
+    ("model", "llama-3-8b", {"groups": (Attention(32, 2, 128, 128),)}, ("A9", "even")),
     ("model", "llama-2-70b", {"groups": (Attention(81, 8, 128, 128),)}, ("B1", "attention")),
     ("device", "a100-80gb-sxm", {"bf16_flops_per_s": 1e14}, ("B2", "total")),
     ("model", "llama-2-70b", {"groups": (Attention(80, 64, 128, 128),)}, ("B3", "batch")),

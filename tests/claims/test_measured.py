@@ -8,14 +8,15 @@ import pytest
 from engine.claims import Measurement, claims
 from pages._ui import recordings
 from tests.claims import streams
-from tests.pages import ring_small, rope_small, small
+from tests.pages import pools_small, ring_small, rope_small, small
 
-KINDS = ("schedules", "chunk-sweep", "roofline", "wall", "streaming", "needle", "lengths", "retrieval", "transfer", "ring")
+KINDS = ("schedules", "chunk-sweep", "roofline", "wall", "streaming", "needle", "lengths", "retrieval", "transfer", "pools", "ring")
 RECORDED = {kind: recordings.load(f"{kind}-cpu") for kind in KINDS if f"{kind}-cpu" in recordings.names(kind)}
 # Of the kinds without a recording a result made by hand.
 EXAMPLES = {
     "streaming": streams.streaming(), "needle": streams.needle(),
     "lengths": rope_small.lengths(), "retrieval": rope_small.retrieval(), "ring": ring_small.ring(),
+    "pools": pools_small.pools(),
 } | RECORDED  # fmt: skip
 PAIRS = [(claim.id, kind) for claim in claims().values() for kind in claim.measured]
 
@@ -54,7 +55,7 @@ def test_the_claims_that_can_be_measured():
     assert set(PAIRS) == {
         ("A5", "roofline"), ("A6", "schedules"), ("A7", "chunk-sweep"), ("A8", "schedules"),
         ("A14", "schedules"), ("A14", "chunk-sweep"), ("A15", "schedules"), ("A17", "wall"),
-        ("A10", "transfer"), ("A11", "streaming"), ("A11", "needle"), ("A12", "streaming"), ("B5", "streaming"), ("B12", "streaming"), ("B12", "needle"),
+        ("A9", "pools"), ("A10", "transfer"), ("A11", "streaming"), ("A11", "needle"), ("A12", "streaming"), ("B5", "streaming"), ("B12", "streaming"), ("B12", "needle"),
         ("A13", "lengths"), ("A16", "lengths"), ("A16", "retrieval"),
         ("B6", "lengths"), ("B7", "lengths"), ("B11", "lengths"), ("B8", "ring"), ("B9", "ring"), ("B10", "ring"),
     }  # fmt: skip
@@ -165,11 +166,24 @@ def test_a_measured_wall():
     assert measured("A17", broken) is None
 
 
+def test_measured_pools():
+    """The pool that holds more is the one that needs room; a run without one worker in each pool cannot say."""
+    found = measured("A9", pools_small.pools())
+    assert found.finding == "decode_holds" and readings(found)["decode_kv"] > readings(found)["prefill_kv"]
+    assert 0 < readings(found)["prefill_busy"] < 1
+    other = copy.deepcopy(pools_small.pools())
+    for worker in other["arrangements"]["1:1"]["pools"]["decode"]["workers"]:
+        worker["kv_peak_bytes"] = 1
+    assert measured("A9", other).finding == "prefill_holds"
+    del other["arrangements"]["1:1"]
+    assert measured("A9", other) is None
+
+
 @pytest.mark.parametrize(("claim", "kind"), PAIRS)
 def test_a_result_without_what_is_needed_says_nothing(claim, kind):
     """A page must not fail on a run of one schedule, of no long prompt, or of another kind."""
     read = claims()[claim].measured[kind]
-    parts = ("schedules", "points", "curves", "cost", "cells", "first_eviction", "guess")
+    parts = ("schedules", "points", "curves", "cost", "cells", "first_eviction", "guess", "arrangements")
     for result in ({}, {"kind": kind}, {"kind": kind} | {part: {} for part in parts}, {"kind": kind} | dict.fromkeys(parts)):
         assert read(result) is None
     assert claims()[claim].measure({"kind": "another"}) is None and claims()[claim].measure({}) is None

@@ -32,6 +32,7 @@ FINDINGS = {
     ("A14", "chunk-sweep"): {"level", "higher", "lower", "differs"},
     ("A15", "schedules"): {"hides", "shows"},
     ("A17", "wall"): {"capped", "room"},
+    ("A9", "pools"): {"decode_holds", "prefill_holds"},
     ("A10", "transfer"): {"slower", "level", "sooner", "half"},
     ("A11", "streaming"): {"flat", "slower", "grows"},
     ("A11", "needle"): {"lost", "kept", "blind"},
@@ -264,7 +265,7 @@ def test_a_lesson_that_is_not_in_the_navigation_yet_has_no_link(monkeypatch):
 def test_a_filter_goes_into_the_address_and_out_again():
     app = opened(lang="en")
     app.segmented_control(key="claims-verdict-en").set_value("depends").run()
-    assert cards(app) == ["A5", "A12", "A14", "A17", "B5", "B6", "B10", "B12"] and asked(app, "verdict") == "depends"
+    assert cards(app) == ["A5", "A9", "A12", "A14", "A17", "B5", "B6", "B10", "B12"] and asked(app, "verdict") == "depends"
     app.segmented_control(key="claims-verdict-en").set_value("any").run()
     assert cards(app) == list(ALL) and "verdict" not in app.query_params
 

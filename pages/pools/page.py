@@ -1,0 +1,23 @@
+"""The lesson about pools: one engine against prefill and decode apart, how many of each, and of which GPU."""
+
+import streamlit as st
+
+from pages._ui import session
+from pages.pools import balance, details, gpu, measured
+
+SECTIONS = {
+    "measured": measured.section,
+    "balance": balance.section,
+    "gpu": gpu.section,
+    "details": details.section,
+}
+
+words = session.words("pools")
+
+st.html(
+    f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
+    f"<p class='lab-lead'>{words('page.lead')}</p>"
+)
+for part, place in session.open_parts(tuple(SECTIONS), words):
+    with place:
+        SECTIONS[part](words)
