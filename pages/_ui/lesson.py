@@ -7,6 +7,7 @@ from html import escape
 import streamlit as st
 
 from engine.errors import LabError
+from engine.quiz.coursework import Source
 from pages._ui import course, coursework, glossary, parts, progress, run_panel
 from pages._ui.words import Words
 
@@ -56,7 +57,7 @@ def terms(names: tuple[str, ...], words: Words) -> str:
     return f"<dl class='lab-terms'>{items}</dl>"
 
 
-def sources(found: tuple[coursework.Source, ...], words: Words) -> str:
+def sources(found: tuple[Source, ...], words: Words) -> str:
     """What the lesson rests on, with links, and what each is here for."""
     items = "".join(
         f"<li><a href='{escape(one.url, quote=True)}' target='_blank' rel='noopener noreferrer'>{escape(one.title)}</a> {parts.prose(one.what[words.lang])}</li>"

@@ -12,8 +12,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.errors import LabError
+from engine.quiz.coursework import Prediction
 from pages._ui import coursework, outcome, parts, progress, run_panel
-from pages._ui.coursework import Comparison, Prediction
+from pages._ui.coursework import Comparison
 from pages._ui.words import Words
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from engine.errors import LabError
 from engine.quiz import measured
+from engine.quiz.coursework import Range, load
 from pages._ui import coursework, course, glossary, recordings, words as texts
-from pages._ui.coursework import Range
 from pages._ui.words import PAGES, Words
 from tests.pages import lessons
 
@@ -65,7 +65,7 @@ def test_terms_questions_and_explanations_are_as_long_in_both_languages():
         found = coursework.of(lesson)
         pairs += [(source.url, source.what["ko"], source.what["en"]) for source in found.sources]
         pairs += [(p.id, one["ko"], one["en"]) for p in found.predictions for one in (p.question, p.explain, p.against)]
-    outside = [(name, round(len(a) / len(b), 2)) for name, a, b in pairs if not 0.3 <= len(a) / len(b) <= 0.85]
+    outside = [(name, round(len(a) / len(b), 2)) for name, a, b in pairs if len(b) > 60 and not LEAST <= len(a) / len(b) <= MOST]
     assert not outside
     assert all(re.search("[가-힣]", text) for name, text, _ in pairs)
 
@@ -162,13 +162,12 @@ def test_what_was_kept_may_be_anything(kept, valid):
         ('[[source]]\ntitle = "x"\nurl = "https://x/y"', "what is missing"),
     ],
 )
-def test_a_broken_file_says_where(tmp_path, monkeypatch, text, why):
+def test_a_broken_file_says_where(tmp_path, text, why):
     """A teacher edits these files: what is wrong must be said, not fail the page."""
     (tmp_path / "lesson").mkdir()
     (tmp_path / "lesson" / "course.toml").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(coursework, "PAGES", tmp_path)
     with pytest.raises(LabError) as caught:
-        coursework.of.__wrapped__("lesson")
+        load(tmp_path / "lesson" / "course.toml", {"prefill"})
     assert caught.value.code == "course-file" and why in str(caught.value)
 
 
