@@ -6,7 +6,7 @@ Shows a shipped recording at once, a run while it is made, and its result when t
 import streamlit as st
 
 from engine.experiments.sweep_scenarios import KINDS
-from pages._ui import outcome, parts, run_panel, session, timeline
+from pages._ui import lesson, outcome, parts, predict, run_panel, session, timeline
 from pages.schedules import form, sections, sweeps
 
 PARTS = ("run", "waiting", *KINDS, "details")
@@ -15,12 +15,9 @@ PHASES = ("queued", "starting-workers", "measuring", "decomposing")
 words = session.words("schedules")
 colors, touch = session.colors(), session.on_touch()
 
-st.html(
-    f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
-    f"<p class='lab-lead'>{words('page.lead')}</p>"
-)
+lesson.opening(words, "schedules")
 
-panel = st.container()
+ahead, panel = st.container(), st.container()
 run = session.run_id()
 status = run_panel.ended(run, words)
 measured = run_panel.result_of(status, run, "schedules", words)
@@ -34,6 +31,7 @@ with panel:
 result, src, choices = measured, measured and measured["run_id"], []
 if result is None:
     result, src, choices = outcome.shipped("schedules")
+predict.section("schedules", "run", words, None if active else result, active=active, place=ahead)
 
 if active:
     # One picture that lives is enough: the recording comes back when there is nothing newer to see.
@@ -51,8 +49,10 @@ else:
             if part == "run":
                 sections.run(result, src, words)
             elif part == "waiting":
+                predict.section("schedules", "waiting", words, result)
                 sections.waiting(result, words, colors, touch=touch)
             elif part in KINDS:
                 sweeps.section(part, words, colors, touch=touch)
             else:
                 sections.details(result, src, words)
+lesson.closing(words, "schedules")

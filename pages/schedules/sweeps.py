@@ -9,7 +9,7 @@ import streamlit as st
 from engine.errors import LabError
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario, sweep_for
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, recordings, routes, run_panel, session
+from pages._ui import errors, history, outcome, parts, predict, recordings, routes, run_panel, session
 from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
 from pages.schedules import million, sections, sweep_story
@@ -28,12 +28,13 @@ def section(kind: str, words: Words, colors: Palette, *, touch: bool) -> None:
     slot = SLOTS[kind]
     outcome.section(words(f"{slot}.title"))
     st.markdown(words.part(slot))
-    panel = st.container()
+    ahead, panel = st.container(), st.container()
     run = session.run_id(slot)
     status = run_panel.ended(run, words, slot)
     result = run_panel.result_of(status, run, kind, words)
+    active = status is not None and status.active
     with panel:
-        if status is not None and status.active:
+        if active:
             run_panel.watch(run, words, PHASES, own=status.own, point=f"{slot}.point")
         else:
             _form(kind, words, result["manifest"]["scenario"] if result else None)
@@ -41,6 +42,7 @@ def section(kind: str, words: Words, colors: Palette, *, touch: bool) -> None:
     if result is None:
         name = recordings.first_for(kind, client.device()["class"])
         result, src = (recordings.load(name), routes.RECORDED + name) if name else (None, None)
+    predict.section("schedules", kind, words, None if active else result, active=active, place=ahead)
     if result is None:
         st.html(parts.notice(words("source.none_title"), words("sweep.none"), kind="info"))
     else:
