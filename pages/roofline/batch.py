@@ -9,7 +9,7 @@ import streamlit as st
 from engine import profiles
 from engine.formulas.kv import Attention, Latent, Recurrent
 from engine.profiles import ModelProfile
-from pages._ui import fmt, outcome, parts, plot
+from pages._ui import fmt, outcome, parts, plot, predict
 from pages._ui.words import Words
 from pages.roofline import decode, picture, story
 from pages.roofline.decode import Machine
@@ -29,6 +29,7 @@ def section(result: dict, words: Words) -> None:
     """Widgets, numbers, what they mean, the picture. Only this part runs again when a slider is moved."""
     outcome.section(words("section.batch"))
     st.markdown(words.part("batch"))
+    predict.section("roofline", "batch", words)
 
     @st.fragment
     def draw() -> None:

@@ -6,7 +6,7 @@ Shows a shipped recording at once, a run's progress while it is made, and its re
 import streamlit as st
 
 from engine.experiments.roofline_scenario import ROOFLINE
-from pages._ui import outcome, parts, run_panel, session
+from pages._ui import lesson, outcome, parts, predict, run_panel, session
 from pages.roofline import batch, form, sections
 
 PARTS = ("measured", "batch", "details")
@@ -15,17 +15,15 @@ SLOT = "roofline"
 
 words = session.words("roofline")
 
-st.html(
-    f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
-    f"<p class='lab-lead'>{words('page.lead')}</p>"
-)
+lesson.opening(words, "roofline")
 
-panel = st.container()
+ahead, panel = st.container(), st.container()
 run = session.run_id(SLOT)
 status = run_panel.ended(run, words, SLOT)
 measured = run_panel.result_of(status, run, ROOFLINE, words)
+active = status is not None and status.active
 with panel:
-    if status is not None and status.active:
+    if active:
         run_panel.watch(run, words, PHASES, own=status.own, point="run.point")
     else:
         form.panel(words, measured["manifest"]["scenario"] if measured else None, SLOT)
@@ -34,6 +32,7 @@ result, src, choices = measured, measured and measured["run_id"], []
 if result is None:
     # Also while a run is under way: a table of numbers grows out of nothing only when all of them are there.
     result, src, choices = outcome.shipped(ROOFLINE, SLOT)
+predict.section("roofline", "measured", words, None if active else result, active=active, place=ahead)
 
 if result is None:
     st.html(parts.notice(words("source.none_title"), words("run.none"), kind="info"))
@@ -49,3 +48,4 @@ for part, place in session.open_parts(PARTS, words):
             sections.measured(result, words)
         else:
             sections.details(result, src, words)
+lesson.closing(words, "roofline")
