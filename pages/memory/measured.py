@@ -9,7 +9,7 @@ import streamlit as st
 from engine.errors import LabError
 from engine.experiments.wall_scenario import PAGED, RESERVED, VARIANTS, WALL, WallScenario, wall_for
 from engine.service import client
-from pages._ui import charts, errors, experiment, history, outcome, parts, run_panel
+from pages._ui import charts, errors, experiment, history, outcome, parts, predict, run_panel
 from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
 from pages.memory import measured_story as story
@@ -26,6 +26,7 @@ FIELDS = (
 def section(words: Words, colors: Palette, *, touch: bool) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("measured"))
+    ahead = st.container()
     found = experiment.shown(
         WALL,
         words,
@@ -34,6 +35,7 @@ def section(words: Words, colors: Palette, *, touch: bool) -> None:
         live=lambda known: _live(known, words, colors, touch),
         slot=SLOT,
     )
+    predict.section("memory", "measured", words, None if found.active else found.result, active=found.active, place=ahead)
     if found.active:  # one picture that lives is enough
         return
     if found.result is None:

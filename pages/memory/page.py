@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._ui import session
+from pages._ui import lesson, session
 from pages.memory import details, measured, models, wall
 
 PARTS = ("wall", "measured", "models", "details")
@@ -10,10 +10,7 @@ PARTS = ("wall", "measured", "models", "details")
 words = session.words("memory")
 colors, touch = session.colors(), session.on_touch()
 
-st.html(
-    f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
-    f"<p class='lab-lead'>{words('page.lead')}</p>"
-)
+lesson.opening(words, "memory")
 for part, place in session.open_parts(PARTS, words):
     with place:
         if part == "wall":
@@ -24,3 +21,4 @@ for part, place in session.open_parts(PARTS, words):
             models.section(words)
         else:
             details.section(words)
+lesson.closing(words, "memory")

@@ -12,7 +12,7 @@ from engine.errors import LabError
 from engine.formulas.kv import KV_DTYPES
 from engine.profiles import ModelProfile
 from engine.profiles.hf_config import parse_config, profile_from_config
-from pages._ui import errors, fmt, outcome, parts, script
+from pages._ui import errors, fmt, outcome, parts, predict, script
 from pages._ui.words import Words
 from pages.memory import calculator, choices
 from pages.memory.calculator import Choice
@@ -23,6 +23,7 @@ TYPED, FILE, FAILED = "memory-config", "memory-config-file", "memory-config-fail
 
 def section(words: Words) -> None:
     """Only this part runs again when something is chosen."""
+    predict.section("memory", "wall", words)
 
     @st.fragment
     def draw() -> None:
