@@ -709,9 +709,20 @@ class TestStreamingAndNeedle:
         assert [(row["tokens"], row["format"]) for row in result["rows"]] == [(40, "fp32"), (40, "int4"), (64, "fp32"), (64, "int4")]
         assert result["link"]["asked_bytes_per_s"] == 1000000 and any(line.startswith("measuring policy=quality tokens=64") for line in err)
 
+    def test_pools_from_their_name_to_their_arrangements(self, lab, tmp_path):
+        """With a case by name, arrangements as a command line gives them, and a group's setting."""
+        settings = ("text=korean", "arrangements=1:1,unified", "chat.output_tokens=3", "chat.spacing_s=0.01")
+        code, out, err = lab("run", "pools", "--preset", "short-prompts", *self.MODEL, *(word for setting in settings for word in ("--set", setting)), "--json", "out.json")
+        assert code == 0 and out == "", err
+        result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        assert result["manifest"]["scenario"]["workload"] == "short-prompts"
+        assert [(name, entry["metrics"]["finished"]) for name, entry in result["arrangements"].items()] == [("1:1", 8), ("unified", 8)]
+        assert any(line.startswith("measuring schedule=unified") for line in err)
+
     @pytest.mark.parametrize(
         "name, arguments, words",
         [
+            ("pools", ["--preset", "nonsense"], ["nonsense", "idle-pool"]), ("pools", ["--set", "arrangements=1:1,2:9"], ["arrangements", "p:d"]),
             ("streaming", ["--set", "sinks=x"], ["sinks", "0 to 64"]), ("streaming", ["--set", "policies=dense,all"], ["policies", "recompute"]),
             ("streaming", ["--set", "window=2560"], ["window", "2032"]), ("streaming", ["--set", "tokens=99999999"], ["tokens", "32768"]),
             ("streaming", ["--set", "text=nowhere.txt"], ["nowhere.txt"]), ("streaming", ["--set", "colour=red"], ["'colour'", "decode_tokens"]),

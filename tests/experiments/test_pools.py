@@ -16,6 +16,7 @@ from engine.experiments.pools_scenario import PoolsScenario, pools, pools_for
 from engine.experiments.scenarios import RequestGroup
 from engine.lock import device_lock
 from engine.measure.device import usable_cores
+from engine.service.live import Live
 from engine.serving.cluster import Cancelled, Cluster
 
 TINY = {"model": "random-tiny", "device": "cpu", "dtype": "float32", "text": "korean"}
@@ -53,8 +54,17 @@ def told():
 
 
 @pytest.fixture(scope="module")
-def result(lent, told):
-    return run_pools(SMALL, run_id="promised", cluster_for=lent, on_record=lambda name, repeat, record: told.append((name, repeat, record["type"])))
+def live():
+    return Live("promised", "pools", SMALL.as_dict())
+
+
+@pytest.fixture(scope="module")
+def result(lent, told, live):
+    def see(name, repeat, record):
+        told.append((name, repeat, record["type"]))
+        live.add([(name, repeat, record)])
+
+    return run_pools(SMALL, run_id="promised", cluster_for=lent, on_plan=live.plan, on_record=see)
 
 
 def nothing_is_left():
@@ -72,6 +82,16 @@ def test_the_result_is_json_and_names_what_was_run(result, told):
     assert tuple(result["arrangements"]) == SMALL.arrangements == tuple(dict.fromkeys(name for name, _, _ in told))
     assert {kind for _, _, kind in told} >= {"start", "arrive", "step", "fetch", "Finished"}
     assert set(result["disturbance"]["schedules"]) == set(SMALL.arrangements)
+
+
+def test_a_run_can_be_watched_while_it_grows(result, live):
+    """What the page shows meanwhile is made of what is told here: at the end it is what the result says."""
+    view = live.view()
+    assert list(view["schedules"]) == list(SMALL.arrangements)
+    for name, entry in result["arrangements"].items():
+        shown = view["schedules"][name]
+        assert shown["complete"] and shown["trace"]["requests"] == entry["trace"]["requests"]
+        assert [w["worker"] for w in shown["resources"]] == [w["worker"] for w in entry["resources"]]
 
 
 def test_the_tokens_are_unified_s_at_every_ratio(result):
