@@ -16,11 +16,12 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from engine.errors import LabError
+from engine.lock import device_lock
 from engine.measure.device import choose
 from engine.model.card import ModelCard, describe
 from engine.serving.channel import Channel
@@ -28,7 +29,7 @@ from engine.serving.cluster import shared_folder, sized_file
 from engine.serving.deployment import WorkerSpec
 from engine.serving.messages import together
 from engine.serving.process import WorkerProcess
-from engine.serving.remote import GREETING_S, LAB, LONGEST_GREETING, READY_S, address_of, engine_version, proof_of, write
+from engine.serving.remote import GREETING_S, LAB, LONGEST_GREETING, address_of, engine_version, proof_of, write
 
 Say = Callable[[str], None]
 _COORDINATOR, _LINKS, _PULLED = "coordinator", "links", "pulled"
@@ -47,14 +48,21 @@ def join(address: str, code: str, role: str, cores: tuple[int, ...], *, device: 
     sock, file = _connect(address)
     try:
         card, wanted = _introduce(sock, file, address, code, role, cores, device, model)
+    except LabError:
+        sock.close()
+        raise
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        sock.close()
         raise LabError("join-failed", address=address, why=_why(error)) from error
     say(f"joined {address} as {role}; waiting for the others")
     relay = Relay(sock, file, card, role, cores, device or _worker_device(wanted["device"]), model or wanted["model"], say)
-    try:
+    with ExitStack() as ends:
+        ends.callback(relay.stop)
+        try:
+            ends.enter_context(device_lock(wanted["device"], f"pool: {role}", wait=False))
+        except LabError as error:  # the other pool of this machine, or the coordinator itself: they take no turns
+            say(f"this machine is in use by {error.facts['holder']}; both will be slower" if error.code == "device-busy" else str(error))
         relay.run()
-    finally:
-        relay.stop()
 
 
 def _connect(address: str) -> tuple[socket.socket, BinaryIO]:
