@@ -16,7 +16,7 @@ from engine.errors import LabError
 from engine.quiz import Item
 from engine.quiz.judge import Verdict, judge
 from engine.quiz.posed import Posed, pose
-from pages._ui import errors, parts, quiz, recordings, session
+from pages._ui import errors, outcome, parts, quiz, recordings, session
 from pages._ui.words import Words
 from pages.quiz import answer, figures, kept
 
@@ -57,7 +57,7 @@ def show(item: Item, at: int, among: int, record: dict, words: Words, *, ours: b
     if item.figure:
         figures.show(item.figure, words, key=f"quiz-figure-{item.id}")
     if item.measure:
-        st.html(f"<div class='lab-source'>{parts.badge('measured', words)}<span>{escape(words('measure.from'))}</span></div>")
+        st.html(f"{outcome.source_line(result, words)}<p class='lab-note'>{escape(words('measure.from'))}</p>")
     if not now.solved:
         given, sent = answer.ask(posed, words, f"{kept.key(item, ours)}-{now.draw}", lambda text: label(text, ours))
         if sent:
@@ -94,12 +94,19 @@ def _head(item: Item, at: int, among: int, words: Words) -> str:
 
 
 def _now(item: Item, record: dict, ours: bool) -> Try:
-    """What is known of the reader's try in this session; after a reload, where the record left off."""
+    """What is known of the reader's try in this session; after a reload, where the record left off. Who has erased or left
+    their progress meanwhile finds no answers of before."""
     key = f"{kept.key(item, ours)}-try"
-    if key not in st.session_state:
+    found: Try | None = st.session_state.get(key)
+    judged = found is not None and (found.solved or (found.verdict is not None and found.verdict.state != "unclear"))
+    if judged and not record:
+        for name in [name for name in st.session_state if str(name).startswith(f"{kept.key(item, ours)}-")]:
+            del st.session_state[name]
+        found = None
+    if found is None:
         solved = record.get("state") in (*quiz.DONE, quiz.SHOWN)
-        st.session_state[key] = Try(draw=quiz.count(record.get("seed_attempt")), solved=solved)
-    return st.session_state[key]
+        found = st.session_state[key] = Try(draw=quiz.count(record.get("seed_attempt")), solved=solved)
+    return found
 
 
 def _keep(item: Item, now: Try, record: dict, state: str | None, ours: bool) -> None:
@@ -145,7 +152,7 @@ def _verdict(item: Item, now: Try, record: dict, ours: bool, words: Words) -> No
         key = "verdict.before_committed" if record["state"] == quiz.COMMITTED else "verdict.before"
         date = str(record.get("answered_at"))[:10]
         box = f"<div class='qz-verdict qz-right'><b><i aria-hidden='true'></i>{escape(words(key, date=date))}</b>{attempts}</div>"
-    st.html(f"<div role='status'>{box}</div>")
+    st.html(f"<div class='qz-said' role='status'>{box}</div>")
     if error := st.session_state.get("quiz-not-kept"):
         st.html(f"<p class='lab-note'>{escape(words('kept.failed', why=errors.sentence(error, words)))}</p>")
 

@@ -178,6 +178,19 @@ def test_measure_it_yourself_needs_an_own_run_and_takes_the_newest(monkeypatch):
     assert "qz-right" in complete(app) and "lab-badge-measured" in html(app)
 
 
+def test_who_erases_their_progress_finds_no_answers_of_before():
+    """On a shared computer the next one has the same tab."""
+    item = of_kind("open")
+    app = opened(item)
+    app.text_area(key=f"quiz-{item.id}-0-open").set_value("my own words")
+    app.button(key=f"quiz-{item.id}-0-check").click().run()
+    assert "my own words" in complete(app)
+    client.erase(ME)
+    app.run()
+    assert "qz-verdict" not in complete(app) and app.text_area(key=f"quiz-{item.id}-0-open").value == ""
+    assert posed(item).model_answer not in [m.value for m in app.markdown]
+
+
 def test_a_store_that_cannot_keep_is_told_and_the_answer_stands_for_this_visit(monkeypatch):
     def full(*_):
         raise LabError("store-busy")
