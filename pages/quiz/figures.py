@@ -3,7 +3,7 @@ for who cannot see it.
 
 What a question says of its figure is "recording", "view" (those an experiment has are in VIEWS below) and what the view needs:
 "metric" (bars of schedules), "layer" and "head" (heatmap of attention), "tokens" (bars of transfer), "measure" (which of the
-lesson's measures is drawn: roofline, streaming, wall, attention).
+lesson's measures is drawn: roofline, streaming, wall, attention; "time", "bytes" or "recall" of recurrent).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pages._ui import alt, board, charts, grids, lanes, outcome, parts, plot, re
 from pages._ui.palette import CATEGORIES
 from pages._ui.words import Words
 from pages.memory import measured_story as wall_story
+from pages.open import recurrent_story
+from pages.pools import measured_story as pools_story
 from pages.ring import measured_story as ring_story
 from pages.roofline import picture as roofline_picture
 from pages.rope import lengths_story, retrieval_story
@@ -108,6 +110,25 @@ def _ring(result: dict, figure: Mapping, words: Words, key: str) -> None:
     st.html(ring_story.time_bars(result, words))
 
 
+def _pools(result: dict, figure: Mapping, words: Words, key: str) -> None:
+    st.html(f"{pools_story.pictures(result['arrangements'], words)}<p class='lab-note'>{parts.prose(words('measured.reading'))}</p>")
+
+
+def _busy(result: dict, figure: Mapping, words: Words, key: str) -> None:
+    st.html(pools_story.busy_bars(result, words))
+
+
+def _recurrent(result: dict, figure: Mapping, words: Words, key: str) -> None:
+    measure = figure.get("measure", "time")
+    if measure == "recall":
+        dim = figure.get("dim", recurrent_story.usual_dim(result))
+        plot.show(recurrent_story.recall_spec(result, dim, words), alt=recurrent_story.recall_alt(result, dim, words), key=key)
+    elif measure == "bytes":
+        plot.show(recurrent_story.bytes_spec(result, words), alt=recurrent_story.bytes_alt(result, words), key=key)
+    else:
+        plot.show(recurrent_story.time_spec(result, words), alt=recurrent_story.time_alt(result, words), key=key)
+
+
 # Kind of experiment and view: whose words, and who draws it.
 VIEWS: dict[tuple[str, str], tuple[str, Callable[[dict, Mapping, Words, str], None]]] = {
     ("schedules", "timeline"): ("schedules", _timeline),
@@ -124,4 +145,7 @@ VIEWS: dict[tuple[str, str], tuple[str, Callable[[dict, Mapping, Words, str], No
     ("transfer", "bars"): ("transfer", _formats),
     ("transfer", "timeline"): ("transfer", _overlap),
     ("ring", "bars"): ("ring", _ring),
+    ("pools", "timeline"): ("pools", _pools),
+    ("pools", "bars"): ("pools", _busy),
+    ("recurrent", "lines"): ("open", _recurrent),
 }
