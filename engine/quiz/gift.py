@@ -52,7 +52,7 @@ def _written(items: Iterable[Item]) -> Iterator[str]:
 
 
 def _answers(item: Item) -> str:
-    general = f"####{_escaped(item.explain.en)}"
+    general = f"####{_begun(item.explain.en)}"
     if isinstance(item, Open):
         return general
     if isinstance(item, Number):

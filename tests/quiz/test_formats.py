@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.errors import LabError
@@ -76,6 +76,22 @@ def test_a_table_gives_back_what_was_written(items):
     found = csv_table.read(text.encode())
     assert (tuple(found.items), found.notes) == (flat(items, "en", 0, csv_table.HOLDS)[0], [])
     assert not lost
+
+
+NASTY = ("C:\\new\\tab", "\\", "a\\", "%50% of it", "%-50%x", "[html]x", "[markdown]", "~=#{}:", "#### x", "// no comment", "::t:: x", "T", "a -> b", "a\nb")
+
+
+@pytest.mark.parametrize("form", [gift, csv_table])
+def test_what_looks_like_a_mark_of_the_format_comes_back(form):
+    """As the text, as an option and as what is said to it; chance would seldom write these."""
+    texts = [text for text in NASTY if plain(text)]
+    options = choices([(text, text) for text in texts])
+    items = [
+        Choice(id=f"a-{at}", lesson="a", part="", text=same(text), explain=same(text), options=options, right=options[at].id)
+        for at, text in enumerate(texts)
+    ]
+    assert len(items) == len(NASTY)
+    assert form.read(form.write(items, "en", 0)[0].encode()).items == items
 
 
 @pytest.mark.parametrize("lang", LANGS)
@@ -184,6 +200,7 @@ def test_anki_cards_have_an_id_two_sides_and_only_our_marks(lang):
 
 
 @given(TEXTS)
+@example("<script>alert(1)</script>\n<b>x &amp; </div>")
 def test_nothing_in_a_card_is_a_mark(text):
     if text.strip():
         item = Open(id="a", lesson="b", part="", text=same(text), explain=same(text), rubric=(same(text),), model_answer=same(text))
@@ -294,6 +311,7 @@ HOSTILE = [
 HOSTILE_GIFT = [
     (b"ok {}\n\na\n{ =b { ~c }", 4, "braces"),
     (b"ok {}\n\na { =b\n\n~c }", 3, "braces"),
+    (b"// c\na\n// c\n{ =b { ~c }", 4, "braces"),
     (b"{" * 100_000, 1, "braces"),
     (b"}{", 1, "braces"),
     (b"a {}\n\n" * 501, 1001, "more than 500"),

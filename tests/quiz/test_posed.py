@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import LabError
 from engine.quiz import judge, load, pose
-from engine.quiz.item import Text
+from engine.quiz.item import Number, Text
 from pages._ui import recordings
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +92,11 @@ def test_a_wrong_number_is_told_what_it_looks_like(factor, unit, reason):
     posed = pose(replace(KV, slips=()), 1, "ko")
     verdict = judge(posed, f"{posed.answer * factor:.6g} {unit}")
     assert (verdict.state, verdict.reason) == ("wrong", reason) and verdict.feedback
+
+
+def test_an_answer_below_zero_may_be_missed_on_either_side():
+    posed = pose(Number(id="a", lesson="b", part="", text=Text("a", "a"), explain=Text("a", "a"), unit="%", within=1, value=-5.0), 1, "en")
+    assert [judge(posed, text).reason for text in ("-5.5 %", "-9 %", "-1 %", "5 %")] == ["right", "too_small", "too_large", "too_large"]
 
 
 def test_a_doubtful_comma_is_told_how_it_was_read():
