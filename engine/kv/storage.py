@@ -14,6 +14,9 @@ from engine.errors import LabError
 from engine.kv.blocks import slot_runs
 from engine.model.config import ModelConfig
 
+# Up to so many pieces are copied one by one: a call for each then costs less than a copy on the way.
+_FEW_PIECES = 4
+
 
 class KVStorage:
     """K and V for `num_blocks * block_tokens` slots.
@@ -79,13 +82,30 @@ class KVStorage:
     def copy_from(
         self, source: "KVStorage", layers: range, source_blocks: list[int], blocks: list[int], tokens: int
     ) -> int:
-        """Copy `tokens` tokens of some layers between block tables; returns the bytes moved."""
-        pieces = list(_paired_runs(slot_runs(source_blocks, source.block_tokens, tokens), slot_runs(blocks, self.block_tokens, tokens)))
+        """Copy `tokens` tokens of some layers between block tables; returns the bytes moved.
+
+        Scattered blocks that lie alike on both sides go together, a layer at a time; what is left of a block, and all others,
+        in runs of neighbouring slots.
+        """
+        size = self.block_tokens
+        pieces = list(_paired_runs(slot_runs(source_blocks, source.block_tokens, tokens), slot_runs(blocks, size, tokens)))
+        if len(pieces) > _FEW_PIECES and (source.block_tokens, source.heads_first) == (size, self.heads_first):
+            whole, left = divmod(tokens, size)
+            self._copy_blocks(source, layers, source_blocks[:whole], blocks[:whole])
+            pieces = [(source_blocks[whole] * size, blocks[whole] * size, left)] if left else []
         for layer in layers:
             for from_slot, to_slot, length in pieces:
                 for mine, theirs in ((self.keys, source.keys), (self.values, source.values)):
                     mine[layer][to_slot : to_slot + length].copy_(theirs[layer][from_slot : from_slot + length])
         return tokens * self.bytes_per_token * len(layers) // self.num_layers
+
+    def _copy_blocks(self, source: "KVStorage", layers: range, source_blocks: list[int], blocks: list[int]) -> None:
+        there = torch.tensor(source_blocks, dtype=torch.long, device=source.memory.device)
+        here = torch.tensor(blocks, dtype=torch.long, device=self.memory.device)
+        for layer in layers:
+            for mine, theirs in ((self.keys, source.keys), (self.values, source.values)):
+                picked = source._blocks(theirs[layer]).index_select(-2, there).to(self.memory.device)
+                self._blocks(mine[layer]).index_copy_(-2, here, picked)
 
     def checksum(self, layers: range, blocks: list[int], tokens: int) -> int:
         """CRC-32 of the first `tokens` tokens of some layers, the same in either memory order and through any block table:
@@ -104,12 +124,17 @@ class KVStorage:
         return checksum
 
     def _gathered(self, rows: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-        """Whole blocks of rows [slots, kv_heads, head_dim], one after another: each is one copy of neighbouring memory."""
-        size, heads, dim = self.block_tokens, *rows.shape[1:]
+        """Whole blocks of rows [slots, kv_heads, head_dim], one after another."""
+        heads, dim = rows.shape[1:]
+        picked = self._blocks(rows).index_select(-2, table)
+        return picked.view(heads, -1, dim).transpose(0, 1) if self.heads_first else picked.view(-1, heads, dim)
+
+    def _blocks(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows [slots, kv_heads, head_dim] with a block's numbers in one row each, in place: [kv_heads, num_blocks, numbers],
+        or [num_blocks, numbers] of slot-first memory."""
         if self.heads_first:
-            whole = rows.transpose(0, 1).view(heads, self.num_blocks, size * dim).index_select(1, table)
-            return whole.view(heads, -1, dim).transpose(0, 1)
-        return rows.view(self.num_blocks, -1).index_select(0, table).view(-1, heads, dim)
+            return rows.transpose(0, 1).view(rows.shape[1], self.num_blocks, -1)
+        return rows.view(self.num_blocks, -1)
 
 
 def _map(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
