@@ -4,7 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 GRAVE = ("serious", "critical")
-PATHS = ["/", "/schedules", "/schedules?part=waiting", "/schedules?part=chunk-sweep", "/schedules?part=backlog", "/schedules?part=details", "/memory", "/memory?part=models", "/memory?part=details", "/transfer", "/transfer?part=overlap", "/transfer?part=calculator", "/ring", "/ring?part=measured", "/ring?part=calculator", "/ring?part=details", "/open", "/open?part=ten-million"]
+PATHS = ["/", "/schedules", "/schedules?part=waiting", "/schedules?part=chunk-sweep", "/schedules?part=backlog", "/schedules?part=details", "/memory", "/memory?part=models", "/memory?part=details", "/transfer", "/transfer?part=overlap", "/transfer?part=calculator", "/pools?part=balance", "/pools?part=gpu", "/ring", "/ring?part=measured", "/ring?part=calculator", "/ring?part=details", "/open", "/open?part=ten-million"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
