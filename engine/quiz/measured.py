@@ -146,11 +146,18 @@ def first_hands_to_leave() -> str:
     return "slow" if leaving == list(range(leaving[0], len(seen))) and leaving[0] > 0 else "all" if len(leaving) == len(seen) else "fast"
 
 
+# Methods that are one answer: the same base for all hands, or each hand by the turns it made.
+ALIKE = {"dynamic": "ntk", "by-parts": "by-hand", "yarn": "by-hand", "llama3": "by-hand"}
+
+
 def lowest_at_the_longest(result: dict) -> str | None:
-    """The method with the lowest perplexity at the longest length, if that is beyond the trained one."""
+    """The method (see ALIKE) with the lowest perplexity at the longest length, if that is beyond the trained one."""
     longest = max(result.get("lengths") or (0,))
     found = {cell["method"]: cell["perplexity"] for cell in result.get("cells") or () if cell["length"] == longest and cell.get("perplexity")}
-    return min(found, key=found.__getitem__) if longest > result.get("trained", longest) and len(found) > 1 else None
+    if longest <= result.get("trained", longest) or len(found) < 2:
+        return None
+    lowest = min(found, key=found.__getitem__)
+    return ALIKE.get(lowest, lowest)
 
 
 def streaming_finds(result: dict) -> float | None:

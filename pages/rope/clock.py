@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.formulas.rope import METHODS, RAMPS
-from pages._ui import outcome, script
+from pages._ui import outcome, predict, script
 from pages._ui.words import Words
 from pages.rope import heads
 
@@ -15,6 +15,7 @@ KEPT = f"{KEY}-at"  # outlives a visit to another part, which the component's ow
 
 def section(words: Words) -> None:
     st.markdown(words.part("clock"))
+    predict.section("rope", "clock", words)
 
     @st.fragment
     def draw() -> None:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine.experiments.lengths_scenario import LAB_MODEL, LENGTHS, LengthsScenario, lengths_for
 from engine.service import client
-from pages._ui import experiment, fmt, outcome, parts, plot, run_panel
+from pages._ui import experiment, fmt, outcome, parts, plot, predict, run_panel
 from pages._ui.words import Words
 from pages.rope import lengths_story as story
 from pages.rope import run_form
@@ -28,6 +28,7 @@ PRETRAINED, PRESET = "pretrained", "lengths-smollm2"
 def section(words: Words) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result; then the pretrained model."""
     st.markdown(words.part("lengths"))
+    ahead = st.container()
     found = experiment.shown(
         LENGTHS,
         words,
@@ -36,6 +37,7 @@ def section(words: Words) -> None:
         live=lambda known: _live(known, words, LENGTHS),
         model=LAB_MODEL,
     )
+    predict.section("rope", "lengths", words, None if found.active else found.result, active=found.active, place=ahead)
     if not found.active:  # one picture that lives is enough
         if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("lengths.none"), kind="info"))

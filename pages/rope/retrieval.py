@@ -8,7 +8,7 @@ from engine.errors import LabError
 from engine.experiments.lengths_scenario import LAB_MODEL, LENGTHS
 from engine.experiments.retrieval_scenario import RETRIEVAL, RetrievalScenario, retrieval_for
 from engine.service import client
-from pages._ui import experiment, grids, outcome, parts, session
+from pages._ui import experiment, grids, outcome, parts, predict, session
 from pages._ui.words import Words
 from pages.rope import lengths_story, run_form
 from pages.rope import retrieval_story as story
@@ -26,6 +26,7 @@ FORM = run_form.Form(
 def section(words: Words) -> None:
     """A recording at once, a run while it is made, and its result; perplexity beside it; an example."""
     st.markdown(words.part("retrieval"))
+    ahead = st.container()
     found = experiment.shown(
         RETRIEVAL,
         words,
@@ -34,6 +35,7 @@ def section(words: Words) -> None:
         live=lambda known: _live(known, words),
         model=LAB_MODEL,
     )
+    predict.section("rope", "retrieval", words, None if found.active else found.result, active=found.active, place=ahead)
     if not found.active:  # one picture that lives is enough
         if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("retrieval.none"), kind="info"))
