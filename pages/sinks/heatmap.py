@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.experiments.attention_scenario import ATTENTION, AttentionScenario
-from pages._ui import experiment, outcome, parts, plot, run_panel, script
+from pages._ui import experiment, outcome, parts, plot, predict, run_panel, script
 from pages._ui.words import Words
 from pages.sinks import heatmap_form, heatmap_payload
 from pages.sinks import heatmap_story as story
@@ -90,6 +90,7 @@ def _starts(result: dict, words: Words) -> None:
         return
     outcome.section(words("section.starts"))
     st.markdown(words.part("starts"))
+    predict.section("sinks", "heatmap", words, result)
     said = "".join(f"<p class='lab-said'>{parts.prose(words(key, **facts))}</p>" for key, facts in story.starts_said(result))
     st.html(f"{said}<p class='lab-note'>{parts.prose(words('starts.note', **story.starts_facts(result)))}</p>")
     plot.show(spec, alt=story.starts_alt(result, words), key="sinks-starts")

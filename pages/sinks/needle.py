@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.experiments.needle_scenario import NEEDLE, NeedleScenario, needle_for
-from pages._ui import experiment, outcome, parts
+from pages._ui import experiment, outcome, parts, predict
 from pages._ui.words import Words
 from pages.sinks import needle_story as story
 from pages.sinks import run_form
@@ -22,7 +22,9 @@ FORM = run_form.Form(
 def section(words: Words) -> None:
     """A recording at once, a run's progress while it is made, and its result when there is one."""
     st.markdown(words.part("needle"))
+    ahead = st.container()
     found = experiment.shown(NEEDLE, words, PHASES, form=lambda scenario: run_form.panel(FORM, words, scenario))
+    predict.section("sinks", "needle", words, None if found.active else found.result, active=found.active, place=ahead)
     if found.result is None:
         st.html(parts.notice(words("source.none_title"), words("needle.none"), kind="info"))
     else:

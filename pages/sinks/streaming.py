@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.experiments.streaming_scenario import STREAMING, StreamingScenario, streaming_for
-from pages._ui import experiment, outcome, parts, plot, script
+from pages._ui import experiment, outcome, parts, plot, predict, script
 from pages._ui.words import Words
 from pages.sinks import run_form
 from pages.sinks import streaming_story as story
@@ -25,6 +25,7 @@ CELLS = {"window": 8, "sinks": [1, 2, 4], "chosen": 2}
 def section(words: Words) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("streaming"))
+    ahead = st.container()
     found = experiment.shown(
         STREAMING,
         words,
@@ -32,6 +33,7 @@ def section(words: Words) -> None:
         form=lambda scenario: run_form.panel(FORM, words, scenario),
         live=lambda known: _live(known, words),
     )
+    predict.section("sinks", "streaming", words, None if found.active else found.result, active=found.active, place=ahead)
     if not found.active:  # one picture that lives is enough
         if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("streaming.none"), kind="info"))
