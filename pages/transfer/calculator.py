@@ -8,13 +8,14 @@ import streamlit as st
 
 from engine import profiles
 from engine.formulas.kv import KV_DTYPES
-from pages._ui import fmt, outcome, parts, plot
+from pages._ui import fmt, outcome, parts, plot, predict
 from pages._ui.words import Words
 from pages.transfer import calculator_story as story
 
 
 def section(words: Words) -> None:
     st.markdown(words.part("calculator"))
+    predict.section("transfer", "calculator", words)
     _draw(words)
     outcome.why(words, "calculator")
 

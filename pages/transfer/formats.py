@@ -6,7 +6,7 @@ import streamlit as st
 
 from engine import profiles
 from engine.experiments.transfer_scenario import TRANSFER, TransferScenario
-from pages._ui import experiment, fmt, outcome, parts
+from pages._ui import experiment, fmt, outcome, parts, predict
 from pages._ui.words import Words
 from pages.transfer import formats_story as story
 from pages.transfer import run_form
@@ -20,7 +20,9 @@ MEASURED = "measured"
 def section(words: Words) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("formats"))
+    ahead = st.container()
     found = shown(words)
+    predict.section("transfer", "formats", words, None if found.active else found.result, active=found.active, place=ahead)
     if not found.active:
         if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("formats.none"), kind="info"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.experiments.transfer_scenario import TRANSFER, TransferScenario
-from pages._ui import outcome, parts
+from pages._ui import outcome, parts, predict
 from pages._ui.words import Words
 from pages.transfer import formats
 from pages.transfer import overlap_story as story
@@ -14,7 +14,9 @@ from pages.transfer import overlap_story as story
 def section(words: Words) -> None:
     """The same run as in the first part, seen from its other end."""
     st.markdown(words.part("overlap"))
+    ahead = st.container()
     shown = formats.shown(words)
+    predict.section("transfer", "overlap", words, None if shown.active else shown.result, active=shown.active, place=ahead)
     if not shown.active:
         result, choices = shown.result, shown.choices
         found = result and result["overlap"]
