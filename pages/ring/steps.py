@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages._ui import outcome, parts, script
+from pages._ui import outcome, parts, predict, script
 from pages._ui.words import Words
 
 # Two to six ranks: more would be too small to read, and fewer are no ring.
@@ -13,6 +13,7 @@ RANKS, CHOSEN = (2, 3, 4, 6), 4
 
 def section(words: Words) -> None:
     st.markdown(words.part("ring"))
+    predict.section("ring", "ring", words)
     st.html(f"<div class='lab-source'>{parts.badge('computed', words)}<span>{parts.prose(words('steps.counted'))}</span></div>")
     script.component("ring")(key="ring-steps", data=payload(words))
     outcome.why(words, "ring")
