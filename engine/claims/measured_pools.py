@@ -8,6 +8,8 @@ from engine.claims.claim import Measurement, Reading
 
 # Of the arrangements of a result the one with a worker in each pool: neither has more room than the other by its number.
 PAIR = "1:1"
+# Pools that hold the same up to this share are alike.
+LEVEL = 0.1
 
 
 def memory_of_pools(result: dict) -> Measurement | None:
@@ -21,4 +23,5 @@ def memory_of_pools(result: dict) -> Measurement | None:
         readings.append(Reading(f"{pool}_kv", sum(worker["kv_peak_bytes"] for worker in workers), "B"))
         readings.append(Reading(f"{pool}_busy", fmean(worker["busy_share"] for worker in workers), "share"))
     prefill, _, decode, _ = (reading.value for reading in readings)
-    return Measurement(tuple(readings), "decode_holds" if decode > prefill else "prefill_holds")
+    finding = "decode_holds" if decode > (1 + LEVEL) * prefill else "prefill_holds" if prefill > (1 + LEVEL) * decode else "alike"
+    return Measurement(tuple(readings), finding)

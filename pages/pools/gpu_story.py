@@ -127,7 +127,7 @@ def races(cards: list[Card], words: Words) -> str:
         )
         title, quiet = words(f"gpu.measure_{measure}"), words(f"gpu.for_{measure}")
         made += f"<section class='lab-race'><h3>{escape(title)} <span class='lab-quiet'>{escape(quiet)}</span></h3>{rows}</section>"
-    return f"<div class='lab-races'>{made}</div>"
+    return f"<div class='lab-races po-races'>{made}</div>"
 
 
 def short(device: DeviceProfile) -> str:

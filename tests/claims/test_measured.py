@@ -175,6 +175,9 @@ def test_measured_pools():
     for worker in other["arrangements"]["1:1"]["pools"]["decode"]["workers"]:
         worker["kv_peak_bytes"] = 1
     assert measured("A9", other).finding == "prefill_holds"
+    for worker in other["arrangements"]["1:1"]["pools"]["decode"]["workers"]:
+        worker["kv_peak_bytes"] = readings(found)["prefill_kv"] * 1.05
+    assert measured("A9", other).finding == "alike"
     del other["arrangements"]["1:1"]
     assert measured("A9", other) is None
 

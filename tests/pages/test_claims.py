@@ -32,7 +32,7 @@ FINDINGS = {
     ("A14", "chunk-sweep"): {"level", "higher", "lower", "differs"},
     ("A15", "schedules"): {"hides", "shows"},
     ("A17", "wall"): {"capped", "room"},
-    ("A9", "pools"): {"decode_holds", "prefill_holds"},
+    ("A9", "pools"): {"decode_holds", "prefill_holds", "alike"},
     ("A10", "transfer"): {"slower", "level", "sooner", "half"},
     ("A11", "streaming"): {"flat", "slower", "grows"},
     ("A11", "needle"): {"lost", "kept", "blind"},
