@@ -75,9 +75,13 @@ def open_parts(names: tuple[str, ...], words: Words) -> Iterator[tuple[str, Delt
     titles = {words(f"part.{name}"): name for name in names}
     kept = f"part-{'-'.join(names)}"  # of this page: another page may have a part of the same name
     wanted = st.query_params.get("part") or st.session_state.get(kept)
-    first = wanted if wanted in names else names[0]
-    default = next(title for title, name in titles.items() if name == first)
-    tabs = st.tabs(list(titles), default=default, key=f"parts-{words.lang}", on_change="rerun")
+    key, shown = f"parts-{words.lang}", f"{kept}-{words.lang}"
+    if st.session_state.get("parts-shown") != shown or key not in st.session_state:
+        # Not as the tabs' default: with another default they are other tabs, and the next click on them would be lost.
+        first = wanted if wanted in names else names[0]
+        st.session_state[key] = next(title for title, name in titles.items() if name == first)
+        st.session_state["parts-shown"] = shown
+    tabs = st.tabs(list(titles), key=key, on_change="rerun")
     for name, tab in zip(names, tabs, strict=True):
         if tab.open:
             st.session_state[kept] = name

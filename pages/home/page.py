@@ -9,7 +9,7 @@ from engine.service import client
 from pages._ui import alt, course, fmt, lanes, parts, recordings, routes, session, timeline
 from pages._ui.palette import CATEGORIES
 
-SHOWN = (*course.LESSONS, "quiz", "claims")
+SHOWN = ("course", *course.LESSONS, "quiz", "claims")
 A_ROW = 4  # more beside each other would be columns of single words
 
 words = session.words("home")

@@ -1,0 +1,90 @@
+"""The course in a real browser: the path on a phone in Korean, taken to a desktop in English by keyboard, and erased."""
+
+import re
+
+from axe_playwright_python.sync_playwright import Axe
+
+PHONE = {"width": 390, "height": 844, "is_mobile": True, "has_touch": True}
+
+
+def check(watched) -> None:
+    """What must hold whatever is on the page: nothing to scroll sideways for, and axe has nothing grave to say."""
+    watched.settle()
+    page = watched.page
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    grave = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    assert not [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200]) for v in grave]
+
+
+def test_a_learner_walks_takes_it_along_and_erases_it(visit):
+    """Progress hangs on the cookie: it must outlive a reload, and a code must bring it to a browser with another cookie.
+    And of two clicks on the parts of a page the second used to be lost."""
+    phone = visit(locale="ko-KR", **PHONE)
+    page = phone.open("/course")
+    check(phone)
+    page.get_by_role("button", name="시작: 프리필과 디코드").click()
+    phone.until("location.pathname.endsWith('/roofline')")
+    phone.settle()
+    page = phone.open("/course")
+    phone.see("열어 봄")
+    assert page.locator(".cr-marks .cr-all").count() == 1
+    page.get_by_role("tab", name="종합").click()
+    page.wait_for_selector(".cr-remedy")
+    phone.settle()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    wide = "[...document.querySelectorAll('.cr-axes *, .cr-remedy *')].filter(e => e.getBoundingClientRect().right > 391).length"
+    assert page.evaluate(wide) == 0
+    page.get_by_role("tab", name="내 진도").click()
+    page.get_by_role("button", name="이어 하기 코드 만들기").click()
+    code = page.locator("[data-testid=stCode] code")
+    code.wait_for()
+    code = code.inner_text().strip()
+    assert re.fullmatch(r"(?:[0-9A-Z]{4}-){3}[0-9A-Z]{4}", code)
+    check(phone)
+
+    desk = visit(color_scheme="dark", width=1280)
+    page = desk.open("/course?part=keeping")
+    desk.see("Nothing has been noted")
+    page.get_by_label("Resume code", exact=True).focus()
+    page.keyboard.type(code.lower().replace("-", " "))
+    page.keyboard.press("Enter")
+    desk.see("Welcome back")
+    desk.see("shared by 2 browsers")
+    page.reload()
+    desk.settle()
+    desk.see("shared by 2 browsers")
+    page.get_by_role("tab", name="Synthesis").click()
+    page.wait_for_selector(".cr-remedy")
+    check(desk)
+    page.get_by_role("tab", name="The path").click()
+    page.wait_for_selector(".cr-marks .cr-all")
+    check(desk)
+
+    page.get_by_role("tab", name="My progress").click()
+    erase = page.get_by_role("button", name="Erase my data")
+    erase.wait_for()
+    erase.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Yes, erase").click()
+    desk.see("has been erased")
+    page = phone.open("/course?part=keeping")
+    phone.see("아직 적어 둔 것이 없습니다")
+
+
+def test_the_navigation_leaves_the_language_switch_free(visit):
+    """Thirteen pages do not fit beside it everywhere: the rest must be reached through "more", in the reader's language."""
+    for locale, width, more in (("en-US", 1100, "more"), ("ko-KR", 900, "더 보기")):
+        watched = visit(locale=locale, width=width)
+        page = watched.open("/course")
+        page.wait_for_selector(".rc-overflow-item-rest button")
+        edges = page.evaluate(
+            "[Math.max(...[...document.querySelectorAll('[data-testid=stTopNav] .rc-overflow-item')].filter(e => getComputedStyle(e).opacity > 0)"
+            ".map(e => e.getBoundingClientRect().right)), document.querySelector('.st-key-lab-bar button').getBoundingClientRect().left]"
+        )
+        assert edges[0] <= edges[1]
+        shown = "document.querySelector('.rc-overflow-item-rest p')"
+        text = page.evaluate(f"getComputedStyle({shown}, '::after').content + ' ' + (parseFloat(getComputedStyle({shown}).fontSize) ? {shown}.innerText : '')")
+        assert more in text and (locale == "en-US") == ("more" in text)
+        page.locator(".rc-overflow-item-rest button").click()
+        page.get_by_role("link", name="교재의 주장" if locale == "ko-KR" else "Claims", exact=True).last.click()
+        watched.until("location.pathname.endsWith('/claims')")
