@@ -68,6 +68,12 @@ def test_blocks_that_are_there_before_the_kv_are_no_wait():
     assert back_pressure(trace)["requests"] == 0 and ms(queue(trace, DECODE)) == [[0, 0], [10, 1], [11, 0]]
 
 
+def test_back_pressure_does_not_begin_before_the_kv_is_there():
+    """Layer by layer the decode worker is full while the prefill still computes: what that takes is not the pool's doing."""
+    records = [{**r, "at_ns": at(15)} if r.get("kind") == "no_room" else r for r in RECORDS]
+    assert back_pressure(trace_of(records)) == {"requests": 1, "waited_s_max": 0.018, "waited_s_total": 0.018}
+
+
 def test_a_pool_s_facts_are_of_its_own_workers():
     """Busy is the time of steps of all the time that was served; a worker without work must stand there with nothing."""
     workers = [{"worker": f"prefill-{n}", "kv_capacity_bytes": 800} for n in range(3)]
