@@ -105,7 +105,7 @@ def _block(
     written = v
     if rule.beta is not None:
         error = v - since * (k @ state)
-        ties = rule.beta[:, :, None] * (k @ k.transpose(1, 2) * decays).tril(-1)
+        ties = rule.beta[:, :, None] * (k @ k.transpose(1, 2) * decays)  # below the diagonal: it counts as ones
         written = torch.linalg.solve_triangular(ties, rule.beta[:, :, None] * error, upper=False, unitriangular=True)
     outputs = (q @ k.transpose(1, 2) * decays) @ written + since * (q @ state)
     kept = (k * decays[:, -1, :, None]).transpose(1, 2) @ written

@@ -6,7 +6,7 @@ import streamlit as st
 
 from engine.experiments.needle_scenario import NEEDLE
 from engine.experiments.streaming_scenario import STREAMING
-from pages._ui import claims, outcome, parts
+from pages._ui import claims, outcome, parts, predict
 from pages._ui.words import Words
 from pages.open import meaning_story as story
 
@@ -15,6 +15,7 @@ def section(words: Words) -> None:
     st.markdown(words.part("meaning"))
     found = claims.results({STREAMING, NEEDLE})
     streaming, needle = found.get(STREAMING), found.get(NEEDLE)
+    predict.section("open", "meaning", words, needle)
     if streaming is None and needle is None:
         st.html(parts.notice(words("source.none_title"), words("meaning.none"), kind="info"))
     else:

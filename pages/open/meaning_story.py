@@ -69,7 +69,8 @@ def table(streaming: dict | None, needle: dict | None, words: Words) -> tuple[li
         cell = cells.get(policy)
         rate = f"{needle_story.rate(cell)} ({needle_story.interval(cell)})" if cell else fmt.DASH
         ratio = f"{fmt.times(ratios[policy])}×" if policy in ratios else fmt.DASH
-        rows.append([words(f"meaning.policy_{policy}"), words(f"meaning.by_{policy}"), fmt.DASH if policy == DENSE else words(f"meaning.question_{'yes' if policy == SNAPKV else 'no'}"), ratio, rate])
+        sees = fmt.DASH if policy == DENSE else words(f"meaning.question_{'yes' if policy == SNAPKV else 'no'}")
+        rows.append([words(f"meaning.policy_{policy}"), words(f"meaning.by_{policy}"), sees, ratio, rate])
     return head, rows
 
 

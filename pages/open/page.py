@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._ui import session
+from pages._ui import lesson, session
 from pages.open import details, meaning, recurrent, state, ten
 
 SECTIONS = {
@@ -15,10 +15,8 @@ SECTIONS = {
 
 words = session.words("open")
 
-st.html(
-    f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
-    f"<p class='lab-lead'>{words('page.lead')}</p>"
-)
+lesson.opening(words, "open")
 for part, place in session.open_parts(tuple(SECTIONS), words):
     with place:
         SECTIONS[part](words)
+lesson.closing(words, "open")

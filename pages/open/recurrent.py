@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.experiments.recurrent_scenario import RECURRENT, RecurrentScenario
-from pages._ui import experiment, outcome, parts, plot
+from pages._ui import experiment, outcome, parts, plot, predict
 from pages._ui.words import Words
 from pages.open import recurrent_story as story
 from pages.open import run_form
@@ -16,7 +16,9 @@ PHASES = ("queued", "starting-workers", "loading", "measuring")
 def section(words: Words) -> None:
     """From the question to the files: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("recurrent"))
+    ahead = st.container()
     found = experiment.shown(RECURRENT, words, PHASES, form=lambda scenario: run_form.panel(words, scenario))
+    predict.section("open", "recurrent", words, None if found.active else found.result, active=found.active, place=ahead)
     if not found.active:
         if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("recurrent.none"), kind="info"))

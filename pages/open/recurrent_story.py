@@ -12,9 +12,11 @@ Sentence = tuple[str, dict[str, str]]
 STYLES = {SOFTMAX: 0, SUM: 2, DECAY: 3, DELTA: 4}
 # From this ratio on two times are called different.
 LONGER = 1.25
-# Up to this share of wrong answers a mechanism is said to know its pairs.
+# From this share of right answers on a mechanism is said to know its pairs.
 KNOWS = 0.99
 HALF = 0.5
+# Differences between shares: less than the first is none, more than the second is spoken of.
+LITTLE, CLEARLY = 0.02, 0.1
 _WITHIN = 1e-4
 
 
@@ -57,7 +59,7 @@ def forgotten(result: dict) -> list[Sentence]:
         "best": fmt.share(best),
         "worst": fmt.share(min(last[m]["rate"] for m in MECHANISMS if m != SOFTMAX)),
     }
-    return [("recurrent.forgets" if best < last[SOFTMAX]["rate"] - 0.02 else "recurrent.forgets_not", facts)]
+    return [("recurrent.forgets" if best < last[SOFTMAX]["rate"] - LITTLE else "recurrent.forgets_not", facts)]
 
 
 def about(result: dict, words: Words) -> str:
@@ -136,15 +138,21 @@ def _over_length(result: dict, series: dict, title: str, show, tick, words: Word
     for mechanism, points in series.items():
         called = state if state and mechanism != SOFTMAX else name(mechanism, words)
         texts = [f"{called}\n{words('recurrent.at', n=fmt.count(n), value=show(value))}" for n, value in points]
-        lines.append({"name": called, "points": points, "texts": texts, "style": STYLES[mechanism], "label": "end", "solid": mechanism == SOFTMAX, "width": 2.6})
+        lines.append(_line(mechanism, called, points, texts))
+    up = [[v, tick(v)] for v in log_ticks(low, high) if low <= v <= high]
     # A single length has no room to be an axis.
     edges = [lengths[0], lengths[-1]] if len(lengths) > 1 else [lengths[0] / 2, lengths[0] * 2]
     return {
         "height": 330,
         "x": {"title": words("recurrent.axis_tokens"), "log": True, "range": edges, "ticks": [[n, fmt.count(n)] for n in lengths]},
-        "y": {"title": title, "log": True, "range": [low, high], "ticks": [[v, tick(v)] for v in log_ticks(low, high) if low <= v <= high]},
+        "y": {"title": title, "log": True, "range": [low, high], "ticks": up},
         "lines": lines,
     }
+
+
+def _line(mechanism: str, called: str, points: list, texts: list[str]) -> dict:
+    look = {"style": STYLES[mechanism], "label": "end", "solid": mechanism == SOFTMAX, "width": 2.6}
+    return {"name": called, "points": points, "texts": texts, **look}
 
 
 def _ends(result: dict, show, mechanisms: tuple[str, ...], words: Words) -> str:
@@ -212,7 +220,7 @@ def recall_said(result: dict, dim: int) -> list[Sentence]:
     ages = {m: _aged(result, dim, m) for m in MECHANISMS}
     if ages[DECAY] and ages[DELTA] and ages[SUM]:
         told = {f"{m}_{when}": fmt.share(ages[m]["by_age"][at]) for m in (SUM, DECAY, DELTA) for when, at in (("old", 0), ("new", -1))}
-        older = ages[DECAY]["by_age"][-1] - ages[DECAY]["by_age"][0] > 0.1 and ages[DELTA]["by_age"][-1] - ages[DELTA]["by_age"][0] > 0.1
+        older = all(ages[m]["by_age"][-1] - ages[m]["by_age"][0] > CLEARLY for m in (DECAY, DELTA))
         found.append(("recall.old_first" if older else "recall.not_yet", {**told, "pairs": fmt.count(ages[DECAY]["pairs"])}))
     rewritten = {row["mechanism"]: row for row in result["rewrites"] if row["key_dim"] == dim}
     if rewritten:
@@ -229,7 +237,7 @@ def recall_spec(result: dict, dim: int, words: Words) -> dict:
         most = max(most, *(row["pairs"] for row in rows))
         texts = [f"{name(mechanism, words)}\n{words('recall.at', n=fmt.count(row['pairs']), value=fmt.share(row['rate']))}" for row in rows]
         points = [[row["pairs"], row["rate"]] for row in rows]
-        lines.append({"name": name(mechanism, words), "points": points, "texts": texts, "style": STYLES[mechanism], "label": "end", "solid": mechanism == SOFTMAX, "width": 2.6})
+        lines.append(_line(mechanism, name(mechanism, words), points, texts))
     pairs = [row["pairs"] for row in recalled(result, dim, SOFTMAX)]
     edges = [pairs[0], most] if len(pairs) > 1 else [pairs[0] / 2, pairs[0] * 2]
     spec = {
@@ -245,7 +253,8 @@ def recall_spec(result: dict, dim: int, words: Words) -> dict:
 
 def recall_alt(result: dict, dim: int, words: Words) -> str:
     rows = {m: recalled(result, dim, m) for m in MECHANISMS}
-    told = "; ".join(words("recurrent.from_to", name=name(m, words), low=fmt.share(found[0]["rate"]), high=fmt.share(found[-1]["rate"])) for m, found in rows.items())
+    ends = {m: {"low": fmt.share(found[0]["rate"]), "high": fmt.share(found[-1]["rate"])} for m, found in rows.items()}
+    told = "; ".join(words("recurrent.from_to", name=name(m, words), **shares) for m, shares in ends.items())
     return words("recall.alt", dim=dim, low=fmt.count(rows[SOFTMAX][0]["pairs"]), high=fmt.count(rows[SOFTMAX][-1]["pairs"]), list=told)
 
 

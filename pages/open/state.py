@@ -8,13 +8,14 @@ import streamlit as st
 
 from engine import profiles
 from engine.formulas.kv import KV_DTYPES
-from pages._ui import outcome, parts, plot
+from pages._ui import outcome, parts, plot, predict
 from pages._ui.words import Words
 from pages.open import state_story as story
 
 
 def section(words: Words) -> None:
     st.markdown(words.part("state"))
+    predict.section("open", "state", words)
     _draw(words)
     outcome.why(words, "state")
 

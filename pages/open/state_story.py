@@ -102,15 +102,18 @@ def spec(choice: Choice, words: Words) -> dict:
     lines, values = [], []
     for model, style, solid in drawn:
         sizes = [choice.size(model, n) for n in at]
-        texts = [f"{model.title}\n{words('state.at', n=fmt.count(n), value=fmt.bytes_(size))}" for n, size in zip(at, sizes, strict=True)]
         points = [[n, size] for n, size in zip(at, sizes, strict=True)]
-        lines.append({"name": model.title, "points": points, "texts": texts, "style": style, "width": 3.2 if solid else 2.2, "solid": solid, "label": "end"})
+        texts = [f"{model.title}\n{words('state.at', n=fmt.count(n), value=fmt.bytes_(size))}" for n, size in points]
+        line = {"name": model.title, "points": points, "texts": texts, "style": style}
+        lines.append({**line, "width": 3.2 if solid else 2.2, "solid": solid, "label": "end"})
         values += sizes
     low, high = min(values) / 1.8, max(values) * 1.8
+    across = [[n, fmt.count(n)] for n in (_SHORTEST, 1_024, 16_384, 131_072, 1_048_576, LONG)]
+    up = [[v, fmt.bytes_(v)] for v in log_ticks(low, high) if low <= v <= high]
     return {
         "height": 400,
-        "x": {"title": words("state.axis_tokens"), "log": True, "range": [_SHORTEST, LONG], "ticks": [[n, fmt.count(n)] for n in (_SHORTEST, 1_024, 16_384, 131_072, 1_048_576, LONG)]},
-        "y": {"title": words("state.axis_bytes"), "log": True, "range": [low, high], "ticks": [[v, fmt.bytes_(v)] for v in log_ticks(low, high) if low <= v <= high]},
+        "x": {"title": words("state.axis_tokens"), "log": True, "range": [_SHORTEST, LONG], "ticks": across},
+        "y": {"title": words("state.axis_bytes"), "log": True, "range": [low, high], "ticks": up},
         "lines": lines,
         "marks": [{"across": "x", "at": choice.tokens, "text": words("state.tokens_mark", n=fmt.count(choice.tokens))}],
     }

@@ -8,13 +8,14 @@ import streamlit as st
 
 from engine import profiles
 from engine.formulas.kv import KV_DTYPES
-from pages._ui import fmt, outcome, parts, plot
+from pages._ui import fmt, outcome, parts, plot, predict
 from pages._ui.words import Words
 from pages.open import ten_story as story
 
 
 def section(words: Words) -> None:
     st.markdown(words.part("ten-million"))
+    predict.section("open", "ten-million", words)
     _draw(words)
     outcome.why(words, "ten-million")
 

@@ -122,7 +122,7 @@ def said(choice: Choice, links: Mapping[str, LinkProfile]) -> list[Sentence]:
         "bytes": fmt.bytes_(size),
         "format": choice.dtype,
         "link": links[LINK].title,
-        "slow": links[SLOW].title,
+        "slow": links[SLOW].title.split(",")[0],
         "taken": long(taken),
         "slow_taken": long(over(size, links[SLOW])),
         "prefill": long(prefill),
@@ -160,13 +160,16 @@ def spec(choice: Choice, links: Mapping[str, LinkProfile], words: Words) -> dict
         called = _line(name, links, words)
         points = [[n, times[name]] for n, times in zip(at, found, strict=True)]
         texts = [f"{called}\n{words('ten.at', n=fmt.count(n), value=long(value))}" for n, value in points]
-        lines.append({"name": called, "points": points, "texts": texts, "style": style, "label": "end", "solid": name == "prefill", "width": 2.6})
+        line = {"name": called, "points": points, "texts": texts, "style": style}
+        lines.append({**line, "label": "end", "solid": name == "prefill", "width": 2.6})
     values = [value for times in found for value in times.values()]
     low, high = min(values) / 1.6, max(values) * 1.6
+    across = [[n, fmt.count(n)] for n in (4_096, 32_768, 262_144, 1_048_576, LONG)]
+    up = [[v, _tick(v)] for v in log_ticks(low, high) if low <= v <= high]
     return {
         "height": 380,
-        "x": {"title": words("ten.axis_tokens"), "log": True, "range": [at[0], LONG], "ticks": [[n, fmt.count(n)] for n in (4_096, 32_768, 262_144, 1_048_576, LONG)]},
-        "y": {"title": words("ten.axis_seconds"), "log": True, "range": [low, high], "ticks": [[v, _tick(v)] for v in log_ticks(low, high) if low <= v <= high]},
+        "x": {"title": words("ten.axis_tokens"), "log": True, "range": [at[0], LONG], "ticks": across},
+        "y": {"title": words("ten.axis_seconds"), "log": True, "range": [low, high], "ticks": up},
         "lines": lines,
     }
 

@@ -228,7 +228,10 @@ def test_which_of_both_is_longer_is_computed(words):
 
 
 @pytest.mark.parametrize("lang", ["en", "ko"])
-@pytest.mark.parametrize(("part", "shown"), [("state", "139 MB"), ("recurrent", "lab-title"), ("meaning", "lab-badge-published"), ("ten-million", "493 GB"), ("details", "lab-title")])
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [("state", "139 MB"), ("recurrent", "lab-title"), ("meaning", "lab-badge-published"), ("ten-million", "493 GB"), ("details", "lab-title")],
+)
 def test_every_part_opens(lang, part, shown):
     found = complete(lesson("open", lang=lang, part=part))
     assert shown in found and Words(lang, "open")("page.title") in found
