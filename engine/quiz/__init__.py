@@ -2,7 +2,7 @@
 
     item.py       what an item is                     load.py      pages/<lesson>/quiz.toml -> items, checked
     posed.py      an item with a learner's numbers    judge.py     an answer -> right, wrong or unclear, and why
-    numbers.py    "1,5 GiB" -> a number in a unit     answers.py   what answers are computed with
+    numbers.py    "1,5 GiB" -> a number in a unit     answers*.py  what answers are computed with
     measured.py   what own results say                units.py     the units
     flat.py       items as files can hold them        foreign.py   files of others: limits, what is made harmless
     gift.py, csv_table.py, anki.py                    write(items, lang, seed) -> text and what it lacks; read(bytes) -> items and notes
@@ -31,7 +31,7 @@ whole numbers with commas. A function gets those it takes, by name:
     draw = [{ model = "llama-3.1-8b", tokens = 4096 }, { model = "llama-2-7b", tokens = 2048 }]
     given = { device = "h100-sxm" }
 
-number:  answer = "kv_gib"            # a function of answers.py, in the unit
+number:  answer = "kv_gib"            # a function of answers*.py, in the unit
          unit = "GiB"                 # one of units.UNITS; "" for a plain number, "x" for how many times
          tolerance = 0.02             # a share; or: within = 1, in the unit (0 for what is counted)
          [[item.slips]]               # typical wrong numbers, never within the tolerance of the right one

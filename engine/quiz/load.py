@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.errors import LabError
 from engine.profiles.read import check_names
-from engine.quiz import answers, measured
+from engine.quiz import answers, answers_roofline, answers_schedules, measured
 from engine.quiz.item import (
     KINDS,
     LANGS,
@@ -29,6 +29,8 @@ from engine.quiz.item import (
 )
 from engine.quiz.units import UNITS
 
+# Where the functions are that items name: one file for all lessons, and one for each lesson that has many.
+ANSWERS = (answers, answers_roofline, answers_schedules)
 MOST_BYTES = 1 << 20
 MOST_ITEMS = 500
 MOST_CHARACTERS = 4_000
@@ -132,7 +134,7 @@ def _check_text(value: object, where: str, names: Collection[str]) -> None:
 
 def _number(table: dict, common: dict, names: set[str]) -> Number:
     if not common["answer"] and not common["measure"]:
-        raise ValueError("answer must name a function of engine/quiz/answers.py")
+        raise ValueError("answer must name a function of engine/quiz/answers*.py")
     unit = table["unit"]
     if unit not in UNITS:
         raise ValueError(f"unit must be one of: {', '.join(name or repr(name) for name in UNITS)}")
@@ -264,13 +266,13 @@ def _answer(table: dict, common: dict, names: set[str]) -> str:
 
 
 def function(name: str, has_result: bool) -> Callable:
-    """What computes an answer: of answers.py, and for what is read from a result of measured.py too. Raises ValueError."""
-    rooms = (answers, measured) if has_result else (answers,)
+    """What computes an answer: of answers*.py, and for what is read from a result of measured.py too. Raises ValueError."""
+    rooms = (*ANSWERS, measured) if has_result else ANSWERS
     for room in rooms:
         found = getattr(room, name, None) if isinstance(name, str) and not name.startswith("_") else None
         if inspect.isfunction(found) and found.__module__ == room.__name__:
             return found
-    raise ValueError(f"there is no function {str(name)[:80]} in {' or '.join(room.__name__.replace('.', '/') + '.py' for room in rooms)}")
+    raise ValueError(f"there is no function {str(name)[:80]} in engine/quiz/answers*.py{' or measured.py' if has_result else ''}")
 
 
 def taken(found: Callable, values: Mapping, has_result: bool) -> dict:
