@@ -9,10 +9,12 @@ as its lesson expects; they are asked only where there is a value.
 from __future__ import annotations
 
 from engine import profiles
-from engine.formulas import ring
+from engine.formulas import pools, ring
 from engine.formulas.kv import Recurrent
+from engine.formulas.memory import request_bytes, requests_that_fit, room_bytes
 from engine.formulas.roofline import decode_attention_intensity
 from engine.formulas.rope import frequencies, turns
+from engine.formulas.state import crossing_tokens
 from engine.quiz import answers
 
 WHOLE = 0  # a chunk sweep's value for the prompt that is not cut
@@ -195,6 +197,71 @@ def hidden_transfer(result: dict) -> float | None:
 def slow_link_seconds() -> float:
     """Computed: the 16-bit cache of 131,072 tokens of Llama 3.1 8B over Ethernet of 10 Gb/s at its full rate."""
     return profiles.model("llama-3.1-8b").kv_bytes(131_072, "bf16").total / profiles.links()["ethernet-10"].bytes_per_s
+
+
+# ------------------------------------------------------------------ pools
+
+
+def gap_with_pools(result: dict) -> float | None:
+    """A chat's longest gap with one prefill and one decode worker, as a multiple of one engine's; None where processes share
+    cores, so that their times say nothing."""
+    both = [(result.get("arrangements") or {}).get(name) or {} for name in ("1:1", "unified")]
+    gaps = [entry.get("metrics", {}).get("itl_max_s") for entry in both if entry.get("processes_at_most_cores")]
+    return gaps[0] / gaps[1] if len(gaps) == 2 and all(gaps) else None
+
+
+def pool_a_chat_needs_more_of(prompt: int = 1_020, output: int = 129) -> str:
+    """Computed: for Llama 3.1 8B on H100s at half of their arithmetic and 70 % of their bandwidth, where a request takes more
+    seconds of an instance. A decode batch is as large as memory allows, up to 50 ms a token. Lengths: the median chat of
+    Splitwise (section III)."""
+    model, device = profiles.model("llama-3.1-8b"), profiles.device("h100-sxm")
+    arithmetic, reading, mean = 0.5 * device.bf16_flops_per_s, 0.7 * device.memory_bytes_per_s, prompt + output // 2
+    head = model.hidden_size * model.vocab_size
+    flops = pools.token_flops(model.matrix_parameters + head, model.layers, model.heads, model.head_dim, mean)
+    costs = (model.weight_bytes(), request_bytes(model.groups, mean, "bf16"), flops, reading, arithmetic)
+    room = room_bytes(device.capacity_bytes, model.weight_bytes(), answers.RESERVE)
+    batch = min(requests_that_fit(room, request_bytes(model.groups, prompt + output, "bf16")), pools.batch_within(0.05, *costs))
+    decode_s = 1 / pools.decode_rate_per_s(batch, pools.decode_step_s(batch, *costs), output)
+    return "prefill" if model.prefill_flops(prompt) / arithmetic > decode_s else "decode"
+
+
+def narrowest_memory() -> str:
+    """Computed: of the three cards that the chapter names, the one with the least memory bandwidth."""
+    found = {name: profiles.device(name).memory_bytes_per_s for name in ("h100-sxm", "a100-80gb-sxm", "l40s")}
+    return min(found, key=found.__getitem__)
+
+
+# ------------------------------------------------------------------ open questions
+
+
+def cache_outgrows_state() -> int:
+    """Computed: from how many tokens on the cache of Llama 3.1 8B is larger than all of Codestral Mamba 7B's state."""
+    return crossing_tokens(profiles.model("codestral-mamba-7b").groups, profiles.model("llama-3.1-8b").groups, "bf16")
+
+
+def pairs_of_a_sum(result: dict) -> int | None:
+    """The most pairs of which a state with keys of 64 numbers, written as a sum, still answered nine in ten rightly."""
+    cells = [cell for cell in result.get("recall") or () if cell["mechanism"] == "sum" and cell["key_dim"] == 64]
+    return max((cell["pairs"] for cell in cells if cell["rate"] >= 0.9), default=None)
+
+
+def sinks_answer_outside(result: dict) -> float | None:
+    """Of needles that are neither among the sinks nor in the window, those that sinks + window answer for rightly, in percent."""
+    found = (c for c in result.get("cells") or () if c["policy"] == "sinks" and not (c["in_sinks"] or c["in_window"]))
+    rate = next((cell["rate"] for cell in found), None)
+    return None if rate is None else 100 * rate
+
+
+def longest_at_ten_million() -> str:
+    """Computed: ten million tokens of Llama 3.1 8B on eight H100s at 40 % of their arithmetic, 400 Gb/s between the pools."""
+    model, device, tokens = profiles.model("llama-3.1-8b"), profiles.device("h100-sxm"), 10_000_000
+    size = request_bytes(model.groups, tokens, "bf16")
+    taken = {
+        "prefill": model.prefill_flops(tokens) / (8 * 0.4 * device.bf16_flops_per_s),
+        "transfer": size / profiles.links()["infiniband-ndr"].bytes_per_s,
+        "step": size / (8 * device.memory_bytes_per_s),
+    }
+    return max(taken, key=taken.__getitem__)
 
 
 # ------------------------------------------------------------------ ring

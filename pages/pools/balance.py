@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import profiles
-from pages._ui import fmt, outcome, parts, plot
+from pages._ui import fmt, outcome, parts, plot, predict
 from pages._ui.words import Words
 from pages.pools import balance_story as story
 from pages.pools import instance
@@ -13,6 +13,7 @@ from pages.pools import instance
 
 def section(words: Words) -> None:
     st.markdown(words.part("balance"))
+    predict.section("pools", "balance", words)
 
     @st.fragment
     def draw() -> None:

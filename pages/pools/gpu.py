@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import profiles
-from pages._ui import fmt, outcome, parts
+from pages._ui import fmt, outcome, parts, predict
 from pages._ui.words import Words
 from pages.pools import gpu_story as story
 from pages.pools import instance
@@ -13,6 +13,7 @@ from pages.pools import instance
 
 def section(words: Words) -> None:
     st.markdown(words.part("gpu"))
+    predict.section("pools", "gpu", words)
 
     @st.fragment
     def draw() -> None:

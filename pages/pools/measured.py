@@ -6,7 +6,7 @@ import streamlit as st
 
 from engine.experiments.pools_scenario import POOLS, PoolsScenario, pools
 from engine.service import client
-from pages._ui import experiment, outcome, parts, recordings, session
+from pages._ui import experiment, outcome, parts, predict, recordings, session
 from pages._ui.words import Words
 from pages.pools import measured_story as story
 from pages.pools import run_form
@@ -17,6 +17,7 @@ PHASES = ("queued", "starting-workers", "measuring")
 def section(words: Words) -> None:
     """From the question to the files, for the case that is chosen: a recording at once, a run while it is made, and its result."""
     st.markdown(words.part("measured"))
+    ahead = st.container()
     case = _case(words)
     found = experiment.shown(
         POOLS,
@@ -26,6 +27,7 @@ def section(words: Words) -> None:
         live=lambda known: _live(known, words),
         recorded=recordings_of(case),
     )
+    predict.section("pools", "measured", words, None if found.active else found.result, active=found.active, place=ahead)
     if not found.active:
         if found.result is None:
             st.html(parts.notice(words("source.none_title"), words("measured.none"), kind="info"))

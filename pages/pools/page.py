@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._ui import session
+from pages._ui import lesson, session
 from pages.pools import balance, details, gpu, measured
 
 SECTIONS = {
@@ -14,10 +14,8 @@ SECTIONS = {
 
 words = session.words("pools")
 
-st.html(
-    f"<p class='lab-eyebrow'>{words('page.eyebrow')}</p><h1 class='lab-title'>{words('page.title')}</h1>"
-    f"<p class='lab-lead'>{words('page.lead')}</p>"
-)
+lesson.opening(words, "pools")
 for part, place in session.open_parts(tuple(SECTIONS), words):
     with place:
         SECTIONS[part](words)
+lesson.closing(words, "pools")
