@@ -10,7 +10,7 @@ from engine.quiz import measured
 from engine.quiz.coursework import Range, load
 from pages._ui import coursework, course, glossary, recordings, words as texts
 from pages._ui.words import PAGES, Words
-from tests.pages import lessons
+from tests.pages import lessons, pools_small, recurrent_small
 
 LESSONS = [lesson for lesson in course.LESSONS if (PAGES / lesson / "course.toml").exists()]
 ASKED = [(lesson, prediction) for lesson in LESSONS for prediction in coursework.of(lesson).predictions]
@@ -27,12 +27,16 @@ def both(prediction):
 
 
 def recorded(prediction):
-    return recordings.load(recordings.names(prediction.experiment)[0]) if prediction.experiment else None
+    """A result as it ships; where none does yet, a small one of the same form."""
+    if not prediction.experiment:
+        return None
+    names = recordings.names(prediction.experiment)
+    return recordings.load(names[0]) if names else {"pools": pools_small.pools, "recurrent": recurrent_small.recurrent}[prediction.experiment]()
 
 
 def test_the_lessons_that_measure_have_their_coursework():
     """A folder that lost its file would silently have no predictions."""
-    assert set(LESSONS) >= {"roofline", "memory", "schedules", "transfer", "sinks", "rope", "ring"}
+    assert LESSONS == list(course.LESSONS)
     for lesson in LESSONS:
         found = coursework.of(lesson)
         assert found.terms and found.sources and any(p.experiment for p in found.predictions), lesson
@@ -72,7 +76,7 @@ def test_terms_questions_and_explanations_are_as_long_in_both_languages():
 
 def test_every_term_is_used_by_some_lesson_and_every_source_can_be_followed():
     """A term nobody names is dead; a link without https cannot be opened from a page that is served so."""
-    assert {term for lesson in LESSONS for term in coursework.of(lesson).terms} <= set(glossary.terms("en"))
+    assert {term for lesson in LESSONS for term in coursework.of(lesson).terms} == set(glossary.terms("en"))
     for lesson in LESSONS:
         for source in coursework.of(lesson).sources:
             assert urlsplit(source.url).scheme == "https" and urlsplit(source.url).path.strip("/"), source.url
