@@ -110,8 +110,8 @@ def _ring(result: dict, figure: Mapping, words: Words, key: str) -> None:
     st.html(ring_story.time_bars(result, words))
 
 
-def _pools(result: dict, figure: Mapping, words: Words, key: str) -> None:
-    st.html(f"{pools_story.pictures(result['arrangements'], words)}<p class='lab-note'>{parts.prose(words('measured.reading'))}</p>")
+def _pools(result: dict, figure: Mapping, lesson: Words, key: str) -> None:
+    st.html(f"{pools_story.pictures(result['arrangements'], lesson)}<p class='lab-note'>{parts.prose(lesson('measured.reading'))}</p>")
 
 
 def _busy(result: dict, figure: Mapping, words: Words, key: str) -> None:
