@@ -241,6 +241,13 @@ def test_what_cannot_be_served_is_told(words, changes, key):
     balance.table(now, words)
 
 
+def test_the_links_carry_the_kv_of_every_request():
+    """202 requests a second of 1,020 x 131,072 B: without the rate it would be one request's."""
+    facts = dict(balance.headline(choice()))["balance.traffic"]
+    assert (facts["rate"], facts["bytes"], facts["all"]) == ("202", "134 MB", "26.9 GB/s")
+    assert balance.table(choice(), EN)[1][0][-1] == "26.9 GB/s"
+
+
 def test_unlike_gpus_are_not_set_against_one_engine():
     """A bound for one kind of GPU says nothing of two kinds."""
     assert "balance.unified" in keys(balance.headline(choice()))
