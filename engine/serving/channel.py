@@ -36,7 +36,7 @@ class Channel:
         self._heard = time.monotonic()
         self._clocks: deque[tuple[int, int]] = deque(maxlen=_KEPT_BEATS)
         self.ended = threading.Event()
-        self.own_address = sock.getsockname()[0]  # by which this host is reached from the other's network
+        self.own_address = sock.getsockname()[0].partition("%")[0]  # by which this host is reached from the other's network
 
     def start(self) -> None:
         self._socket.settimeout(None)

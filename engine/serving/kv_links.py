@@ -7,6 +7,7 @@ to do with it: the lease on its blocks is what keeps them until the answer has l
 
 import os
 import queue
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ from engine.measure.clock import now_ns
 from engine.serving.mirror import gather, scatter
 from engine.serving.staging import Staging
 
-# Connecting, and any answer; and more for what is long: slower than this a network is of no use here.
-_LIMIT_S = 30.0
+# Connecting; and any question or answer, with more for what is long: slower than this a network is of no use here.
+_CONNECT_S = 30.0
+_LIMIT_S = 15.0
 _SLOWEST_BYTES_PER_S = 1e6
 _FOREVER = timedelta(days=30)
 _QUESTION, _BLOCKS, _ANSWER, _BYTES = range(4)  # tags of one pair of hosts
@@ -53,7 +55,7 @@ class Board(dist.Store):
         self.wait([key])
         return self._known[key]
 
-    def wait(self, keys: list[str], timeout: timedelta = timedelta(seconds=_LIMIT_S)) -> None:
+    def wait(self, keys: list[str], timeout: timedelta = timedelta(seconds=_CONNECT_S)) -> None:
         with self._changed:
             if not self._changed.wait_for(lambda: all(key in self._known for key in keys), timeout.total_seconds()):
                 raise RuntimeError("the other hosts said nothing")
@@ -95,7 +97,7 @@ class KVLinks:
         self.published: Place | None = None
         os.environ["GLOO_SOCKET_IFNAME"] = _interface(own_address)
         try:
-            self._group = dist.ProcessGroupGloo(board, rank, len(peers), timedelta(seconds=_LIMIT_S))
+            self._group = dist.ProcessGroupGloo(board, rank, len(peers), timedelta(seconds=_CONNECT_S))
         except RuntimeError as error:
             raise LabError("pool-mesh", workers=self.name, why=_first_line(error)) from error
         self._pulls: dict[str, queue.SimpleQueue[Pull]] = {}
@@ -171,4 +173,6 @@ def _interface(address: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    """What happened, without gloo's place in its own source before it."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"^\[\S*\] ", "", line)[:200]

@@ -166,7 +166,7 @@ class Relay:
             self.events.put((_COORDINATOR, record))
 
     def _tell_others(self, key: str, value: bytes) -> None:
-        self.channel.send({"type": "store", "key": key, "value": base64.b64encode(value).decode()})
+        self._tell({"type": "store", "key": key, "value": base64.b64encode(value).decode()})
 
     def _from_coordinator(self, record: dict | str) -> None:
         if isinstance(record, str):
@@ -199,7 +199,7 @@ class Relay:
             lambda *news: self.events.put((_PULLED, news)),
             lambda error: self.events.put((_LINKS, error)),
         )
-        self.channel.send({"type": "meshed"})
+        self._tell({"type": "meshed"})
         self.say(f"this is {record['name']}, one of {len(record['peers'])}")
 
     def _load(self, record: dict) -> None:
@@ -288,17 +288,20 @@ class Relay:
                 begin_ns, end_ns = self.pulled_ns.pop((record["index"], record["attempt"], record["first_layer"]))
                 record["pulled_ns"] = [begin_ns, end_ns]
                 record["move_s"] = round(record["move_s"] + (end_ns - begin_ns) / 1e9, 6)
-        self.channel.send(record)
+        self._tell(record)
 
     def _broken(self, error: LabError) -> None:
         time.sleep(_AFTER_BREAK_S)
         raise error
 
     def _tell_end(self, error: LabError) -> None:
-        """To the coordinator, if it is there."""
-        record = {"type": "failed", "error": error.as_dict()}
         if error.code == "worker-died":
-            record = {"type": "died", "exit": error.facts["exit"], "last_words": error.facts["last_words"]}
+            self._tell({"type": "died", "exit": error.facts["exit"], "last_words": error.facts["last_words"]})
+        else:
+            self._tell({"type": "failed", "error": error.as_dict()})
+
+    def _tell(self, record: dict) -> None:
+        """To the coordinator, if it is there; that it is not is heard by the thread that reads."""
         with suppress(OSError):
             self.channel.send(record)
 

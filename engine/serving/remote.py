@@ -65,9 +65,9 @@ def proof_of(code: str, nonce: str, role: str) -> str:
 
 
 def engine_version() -> str:
-    """Of the code that runs here: hosts that do not run the same would not do the same."""
+    """Of the code that workers run: hosts that do not run the same would not do the same."""
     root, digest = Path(engine.__file__).parent, hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(path for room in ("kv", "model", "serving") for path in (root / room).rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes().replace(b"\r\n", b"\n"))
     return f"{engine.__version__} ({digest.hexdigest()[:12]})"
 
