@@ -44,6 +44,12 @@ def tpot_rise(result: dict) -> float | None:
     return mean / usual if usual and mean and worst and worst >= FREEZES * usual else None
 
 
+def worst_gap_ratio(result: dict) -> float | None:
+    """A chat's worst gap under unified serving as a multiple of that under chunked; None without a long prompt."""
+    whole, cut = (_metric(result, name, "itl_max_s") for name in ("unified", "chunked"))
+    return whole / cut if whole and cut and _metric(result, "unified", "ttft_s") else None
+
+
 def smallest_chunks_price(result: dict) -> float | None:
     """Of a chunk sweep: the first token's wait in the smallest chunks as a multiple of that of the uncut prompt."""
     waits = {point["value"]: (point.get("metrics") or {}).get("ttft_s") for point in result.get("points") or ()}
@@ -76,6 +82,18 @@ def step_of_eight(result: dict) -> float | None:
     }
     both = [context for context, batch in sorted(seconds) if batch == 1 and (context, 8) in seconds]
     return seconds[both[0], 8] / seconds[both[0], 1] if both else None
+
+
+def batch_gain(result: dict) -> float | None:
+    """Tokens per second of the largest decode batch as a multiple of those of the smallest, at the context whose batches are
+    farthest apart (the shortest of equals): the two that the lesson compares."""
+    lines: dict[int, list[dict]] = {}
+    for point in result.get("points") or ():
+        if point["phase"] == "decode" and point["part"] == "all":
+            lines.setdefault(point["context"], []).append(point)
+    ends = [(min(line, key=_batch), max(line, key=_batch)) for _, line in sorted(lines.items())]
+    few, many = max(ends, key=lambda pair: _batch(pair[1]) / _batch(pair[0]), default=(None, None))
+    return (many["batch"] / many["seconds"]) / (few["batch"] / few["seconds"]) if few is not many else None
 
 
 def most_used_cache() -> str:
@@ -283,3 +301,7 @@ def ring_against_one(result: dict) -> float | None:
 
 def _metric(result: dict, schedule: str, name: str) -> float | None:
     return (((result.get("schedules") or {}).get(schedule) or {}).get("metrics") or {}).get(name)
+
+
+def _batch(point: dict) -> int:
+    return point["batch"]
