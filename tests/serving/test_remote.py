@@ -11,17 +11,19 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from engine.errors import LabError
 from engine.measure.trace import output_tokens
+from engine.model.card import describe
 from engine.serving import channel as channel_module
 from engine.serving import remote
 from engine.serving.cluster import Cancelled
 from engine.serving.deployment import Deployment, WorkerSpec
-from engine.serving.relay import join
+from engine.serving.relay import Relay, join
 from engine.serving.remote import Gate, address_of, engine_version, proof_of
 from tests.serving.test_real_workers import (
     BLOCK_TOKENS,
@@ -144,7 +146,7 @@ def test_quantised_kv_goes_as_its_bytes(pools, kv_format):
 
 
 def test_a_cancelled_session_leaves_the_hosts_for_the_next_one(pools, expected):
-    """Parts that are still on their way belong to nobody then: handed to a worker without a session they would end it."""
+    """Joining again takes a person on each host."""
     begun = time.monotonic()
     with pytest.raises(Cancelled):
         serve(pools[0], LONG_RUN, "disaggregated", blocks=8000, cancelled=lambda: time.monotonic() > begun + 0.1)
@@ -214,6 +216,23 @@ def test_a_coordinator_that_is_gone_ends_its_hosts(hosts):
     code, words = hosts.ended("prefill")
     assert code == 1 and words.startswith("engine: The connection to the coordinator is gone")
     wait_for_end(worker.pid)
+
+
+def test_a_part_that_arrives_when_its_session_has_ended_is_nobody_s():
+    """A cancelled run: handed to a worker without a session, or with the next one, it would end the worker."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as here:
+        relay = Relay(here, here.makefile("rb"), describe("random-tiny"), "decode", (0,), "cpu", "random-tiny", lambda words: None)
+        told = []
+        relay.worker = SimpleNamespace(send=told.append, kill=lambda: None)
+        part = {"type": "Part", "index": 0, "attempt": 0, "first_layer": 0}
+        relay._hand_over(((relay.session, part), 1, 2))
+        assert told == [part]
+        late = (relay.session, part)
+        relay._from_coordinator({"type": "close"})
+        relay._hand_over((late, 3, 4))
+        assert told == [part, {"type": "close"}]
+        relay.channel.close()
+        relay.stop()
 
 
 class Stranger:
