@@ -273,7 +273,7 @@ class Client:
             for job_id in active:
                 self.cancel(job_id, browser)
             self.store.erase(hashed(browser))
-        self.store.learners.erase(hashed(browser))
+        self.store.learners.erase(hashed(browser))  # last: it also overwrites what was removed
 
     def _check(self, scenario) -> None:
         if not self._own_files:

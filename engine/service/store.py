@@ -177,7 +177,6 @@ class Store:
         self._index.write(lambda connection: _delete_runs(connection, list(own)))
         for name in self._index.write(lambda connection: _delete_jobs(connection, browser)):
             texts.forget_own_text(name)
-        self._index.overwrite_removed()
 
     def adopt(self) -> int:
         """Make the index agree with the files; returns how many had no row. Files that are no results stay as they are."""

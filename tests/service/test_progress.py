@@ -177,6 +177,7 @@ class TestCodes:
         assert set(known(learners, ME)) == {"quiz:a", "quiz:b", "quiz:c", "quiz:d"} and learners.of(ME).browsers == 2
         learners.resume(OTHER, code)
         assert learners.of(OTHER).browsers == 2, "once more changes nothing"
+        assert rows(learners) == (1, 2), "who is merged and has no code is not left behind"
 
     @pytest.mark.parametrize(
         "typed",
