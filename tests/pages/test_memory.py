@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from engine import profiles
 from engine.formulas.kv import kv_bytes
+from pages._ui import session
 from pages._ui.words import PAGES, Words, table
 from pages.memory import calculator, choices, models
 from pages.memory.calculator import Choice
@@ -121,6 +122,7 @@ def shown(made: AppTest) -> str:
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    monkeypatch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
 
 
 @pytest.mark.parametrize("part", ["wall", "models", "details"])
