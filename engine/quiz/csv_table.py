@@ -17,6 +17,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable
+from itertools import zip_longest
 
 from engine.quiz import foreign
 from engine.quiz.flat import LeftOut, choices, flat, same, steps
@@ -89,7 +90,7 @@ def read(raw: bytes) -> Imported:
                 raise foreign.refuse(at, f"it has more than {foreign.MOST_ITEMS} questions")
             if len(row) > len(head):
                 raise foreign.refuse(at, "it has more cells than the first line has names")
-            cells = {name: _as_meant(cell) for name, cell in zip(head, row, strict=False)}
+            cells = {name: _as_meant(cell) for name, cell in zip_longest(head, row, fillvalue="")}
             try:
                 found.items.append(_item(at, cells, taken, found.notes))
             except Refused as error:

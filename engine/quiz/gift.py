@@ -159,7 +159,7 @@ def _question(line: int, block: str, lesson: str, taken: set[str], notes: list) 
         item = Open(**common, rubric=(), model_answer=explain)
     elif answers.lstrip().startswith("#"):
         item = _numeric(answers.lstrip()[1:], common, plain)
-    elif truth := _TRUTH.match(answers.partition("#")[0] + "\n"):
+    elif truth := _TRUTH.fullmatch(answers.partition("#")[0]):
         item = _truth(truth[1].upper().startswith("T"), answers.split("#")[1:], common, plain)
     else:
         item = _choice(answers, common, plain)
@@ -231,7 +231,7 @@ def _choice(answers: str, common: dict, plain) -> Choice:
     weights = [weight if weight is not None else 100 if sign == "=" else 0 for sign, weight, *_ in entries]
     if not set(weights) <= {0, 100}:
         raise Refused("partly_right")
-    if weights.count(100) != 1:
+    if weights.count(100) != 1 or len(weights) < 2:
         raise Refused("several_right")
     texts = [(plain(text), plain(feedback or "")) for _, _, text, feedback in entries]
     if not all(text for text, _ in texts):

@@ -50,7 +50,10 @@ def _number(posed: Posed, given: object) -> Verdict:
     try:
         read = numbers.read(given if isinstance(given, str) else "", posed.unit)
     except numbers.Unreadable as error:
-        return _unclear(posed, error.reason, **error.facts)
+        facts = dict(error.facts)
+        if "unit" in facts:
+            facts["unit"] = getattr(numbers.UNITS[facts["unit"]], posed.lang)
+        return _unclear(posed, error.reason, **facts)
     note = sentence("read_as", posed.lang, read=numbers.shown(read.written, read.unit, posed.lang)) if read.doubtful else ""
     if _within(posed, read.value, posed.answer):
         return Verdict("right", _joined(sentence("right", posed.lang), note), "right", posed.right)

@@ -20,13 +20,14 @@ _SPACES = re.compile(r"[\s\u00a0\u2000-\u200a\u202f\u3000]+")
 _MINUS = str.maketrans("−–", "--")
 _SUPERSCRIPTS = "⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹"
 _AS_DIGITS = str.maketrans(_SUPERSCRIPTS, "-+0123456789")
-_MYRIADS = {"천": 3, "만": 4, "억": 8, "조": 12}
+# Korean powers of ten, which are written after one another: 5천만.
+_POWERS = {"십": 1, "백": 2, "천": 3, "만": 4, "억": 8, "조": 12}
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?) ?"
     r"(?P<digits>[0-9][0-9.,'’_]*(?: [0-9]{3}(?![0-9]))*(?:[.,][0-9]+)?|[.,][0-9]+)"
     r"(?:[eE](?P<e>[-+]?[0-9]{1,4})"
-    rf"| ?[×x*·] ?10(?:\^ ?(?P<caret>[-+]?[0-9]{{1,4}})|(?P<raised>[{_SUPERSCRIPTS}]{{1,5}})))?"
-    r" ?(?P<myriad>[천만억조])?"
+    r"| ?[×x*·] ?10(?:\^ ?(?P<caret>[-+]?[0-9]{1,4})|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})))?"
+    r" ?(?P<powers>[십백천]?[만억조]?)"
     r" ?(?P<unit>.*)",
     re.ASCII,
 )
@@ -45,7 +46,7 @@ class Read:
 
 
 class Unreadable(ValueError):
-    """reason: a key of engine/quiz/sentences.toml; facts: what the sentence needs."""
+    """reason: a key of engine/quiz/sentences.toml; facts: what the sentence needs; "unit" is the name of one of UNITS."""
 
     def __init__(self, reason: str, **facts: str) -> None:
         super().__init__(reason)
@@ -100,8 +101,9 @@ def digits(value: float) -> str:
 
 
 def _plain(text: str) -> str:
-    """Digits, marks and letters of full width as usual ones, one kind of space and minus, nothing around the number."""
-    half = "".join(chr(ord(c) - 0xFEE0) if "！" <= c <= "～" else c for c in text)
+    """Digits, marks and letters of full width as usual ones, units in one square (㎇) in letters, one kind of space and minus,
+    nothing around the number."""
+    half = "".join(unicodedata.normalize("NFKC", c) if "！" <= c <= "～" or "㍱" <= c <= "㏟" else c for c in text)
     half = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in half)
     return _SPACES.sub(" ", half).translate(_MINUS).strip(" ").lstrip("~≈약=").rstrip(".").strip(" ")
 
@@ -124,7 +126,7 @@ def _number(found: re.Match) -> tuple[float, bool]:
             raise Unreadable("no_number")
         body = re.sub("[.,]", "", body)
     power = int(found["e"] or found["caret"] or (found["raised"] or "0").translate(_AS_DIGITS) or 0)
-    power += _MYRIADS.get(found["myriad"], 0)
+    power += sum(_POWERS[letter] for letter in found["powers"])
     return float(f"{found['sign']}{body}e{power}"), doubtful
 
 
@@ -140,16 +142,17 @@ def _unit(written: str, wanted: Unit) -> Unit:
         raise Unreadable("no_number")
     found = find(plain, wanted)
     if not found:
-        raise Unreadable("unknown_unit", written=_short(written), unit=_or_none(wanted))
+        raise Unreadable(_or_unwanted("unknown_unit", wanted), written=_short(written), unit=wanted.name)
     if found[0].dimension != wanted.dimension:
-        raise Unreadable("other_dimension", written=_short(written), unit=_or_none(wanted))
+        raise Unreadable(_or_unwanted("other_dimension", wanted), written=_short(written), unit=wanted.name)
     if len({unit.factor for unit in found}) > 1:
         raise Unreadable("which_unit", written=_short(written), units=", ".join(unit.name for unit in found))
     return found[0]
 
 
-def _or_none(unit: Unit) -> str:
-    return unit.name or "-"
+def _or_unwanted(reason: str, wanted: Unit) -> str:
+    """Where a number alone is asked for, no unit is the right one."""
+    return reason if wanted.en else "unit_unwanted"
 
 
 def _short(text: str) -> str:

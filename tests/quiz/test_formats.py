@@ -303,6 +303,19 @@ def test_a_table_of_others_is_read_with_its_mistakes_named_by_line():
     assert found.items[2].text.en == "‹b>bold‹/b> ! [](http://x/y.png) [l] (javascript:a)"
 
 
+def test_a_row_that_ends_early_is_one_with_empty_cells():
+    """It ended the page with a KeyError."""
+    found = csv_table.read(b"text,answer,kind\nalone\nq,,number\n,,\n1 + 1?,2,number\n")
+    assert found.notes == [(2, "kind_unknown"), (3, "no_number")] and [item.value for item in found.items] == [2]
+
+
+@pytest.mark.parametrize(("answer", "reason"), [("five", "no_answers"), ("Trondheim", "no_answers"), ("~%100%alone", "several_right")])
+def test_a_word_that_begins_like_true_or_false_is_neither(answer, reason):
+    """{five} was read as false. And one answer alone is no choice."""
+    found = gift.read(f"q {{{answer}}}".encode())
+    assert (found.items, found.notes) == ([], [(1, reason)])
+
+
 HOSTILE = [
     (b"", 1, "empty"),
     (b"a" * ((1 << 20) + 1), 1, "limit"),

@@ -49,6 +49,10 @@ READ = [
     ("~ 5 GiB.", "GiB", 5),
     ("약 13만 토큰", "tokens", 130_000),
     ("1.5억", "tokens", 150_000_000),
+    ("5천만 토큰", "tokens", 50_000_000),
+    ("3백", "tokens", 300),
+    ("5 ㎇", "GB", 5),
+    ("20㎳", "s", 0.02),
     ("8배", "x", 8),
     ("8x", "x", 8),
     ("3초", "s", 3),
@@ -78,6 +82,8 @@ REFUSED = [
     ("2-3", "x", "no_number"),
     ("3/4", "x", "no_number"),
     ("10²", "x", "no_number"),
+    ("4 × 10⁻", "x", "no_number"),
+    ("4 × 10¹⁻ B", "B", "no_number"),
     ("½", "x", "no_number"),
     ("5", "GiB", "no_unit"),
     ("50", "%", "no_unit"),
@@ -90,6 +96,9 @@ REFUSED = [
     ("3 tokens", "requests", "other_dimension"),
     ("5 %", "x", "other_dimension"),
     ("3 gb/s", "GB/s", "which_unit"),
+    ("3 GB", "", "unit_unwanted"),
+    ("3 parsecs", "perplexity", "unit_unwanted"),
+    ("0.5 GB", "share", "unit_unwanted"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from engine.errors import LabError
 from engine.quiz import judge, load, pose
 from engine.quiz.item import Number, Text
+from engine.quiz.judge import SENTENCES
 from pages._ui import recordings
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +112,18 @@ def test_what_was_typed_is_not_put_into_a_page_as_it_is():
     for text in ("5 <img src=x onerror=alert(1)>", "5 [a](javascript:x)", "5 `x` **y**"):
         verdict = judge(posed, text)
         assert verdict.state == "unclear" and not set("<>[]()`*") & set(verdict.feedback.replace("'", ""))
+
+
+def test_the_unit_that_is_asked_for_is_told_as_it_is_written_in_the_language():
+    """A Korean sentence named "tokens", and a plain number's unit was "-"."""
+    item = Number(id="a", lesson="b", part="", text=Text("a", "a"), explain=Text("a", "a"), unit="tokens", within=1, value=5.0)
+    assert "토큰" in judge(pose(item, 1, "ko"), "5 GB").feedback and "tokens" in judge(pose(item, 1, "en"), "5 GB").feedback
+    assert "'GB'" in judge(pose(replace(item, unit=""), 1, "ko"), "5 GB").feedback
+
+
+def test_no_sentence_leaves_the_choice_of_a_particle_to_the_reader():
+    """What is put in may end in anything: '5 GB을(를)'."""
+    assert not re.search(r"[은을이와(]\([가-힣]+\)|\(으\)", SENTENCES.read_text(encoding="utf-8"))
 
 
 def test_a_wrong_order_is_told_where_it_begins_to_be_wrong():
