@@ -11,7 +11,16 @@ from pathlib import Path
 
 from engine.errors import LabError
 from engine.profiles.read import check_names
-from engine.quiz import answers, answers_pools, answers_roofline, answers_schedules, answers_transfer, measured
+from engine.quiz import (
+    answers,
+    answers_pools,
+    answers_roofline,
+    answers_rope,
+    answers_schedules,
+    answers_sinks,
+    answers_transfer,
+    measured,
+)
 from engine.quiz.item import (
     KINDS,
     LANGS,
@@ -30,7 +39,15 @@ from engine.quiz.item import (
 from engine.quiz.units import UNITS
 
 # Where the functions are that items name: one file for all lessons, and one for each lesson that has many.
-ANSWERS = (answers, answers_pools, answers_roofline, answers_schedules, answers_transfer)
+ANSWERS = (
+    answers,
+    answers_pools,
+    answers_roofline,
+    answers_rope,
+    answers_schedules,
+    answers_sinks,
+    answers_transfer,
+)
 MOST_BYTES = 1 << 20
 MOST_ITEMS = 500
 MOST_CHARACTERS = 4_000
