@@ -26,15 +26,21 @@ choice: [[predict.options]]: id, text.ko, text.en; for a value that is a number 
 
 from __future__ import annotations
 
+import inspect
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import LabError
+from engine.profiles.read import check_names
 from engine.quiz import measured
-from engine.quiz.item import LANGS
+from engine.quiz.item import Text
+from engine.quiz.load import text_of
 from engine.quiz.units import UNITS
+
+_NEEDED = ("id", "part", "kind", "value", "question", "expect", "explain")
+_OPTIONAL = ("experiment", "timed", "unit", "factor", "within", "options")
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class Range:
 @dataclass(frozen=True)
 class Option:
     id: str
-    text: Mapping[str, str]
+    text: Text
     range: Range | None
 
 
@@ -63,9 +69,9 @@ class Prediction:
     experiment: str
     value: str
     timed: bool
-    question: Mapping[str, str]
-    explain: Mapping[str, str]
-    against: Mapping[str, str]
+    question: Text
+    explain: Text
+    against: Text
     expect: Range | tuple[str, ...] | str
     unit: str
     near: tuple[str, float] | None
@@ -79,7 +85,7 @@ class Prediction:
 class Source:
     title: str
     url: str
-    what: Mapping[str, str]
+    what: Text
 
 
 @dataclass(frozen=True)
@@ -97,23 +103,35 @@ def load(path: Path, known_terms: Collection[str]) -> Coursework:
     lesson = path.parent.name
     at = "-"
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        sources = tuple(Source(one["title"], one["url"], _text(one, "what")) for one in table.pop("source", []))
-        found = []
-        for entry in table.pop("predict", []):
-            at = str(entry.get("id", "-"))
-            found.append(_prediction(entry, lesson))
-        terms, at = tuple(table.pop("terms", ())), "-"
-        if unknown := [*table, *(name for name in terms if name not in known_terms)]:
-            raise ValueError(f"{unknown[0]} is not known")
-        return Coursework(terms, sources, tuple(found))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
-        why = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        raise LabError("course-file", path=f"{lesson}/course.toml", item=at, why=why) from error
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        check_names(table, (), ("terms", "source", "predict"))
+        sources = tuple(_source(one) for one in table.get("source", []))
+        found: dict[str, Prediction] = {}
+        for number, entry in enumerate(table.get("predict", []), 1):
+            at = str(entry.get("id", f"predict {number}"))[:80]
+            made = _prediction(entry, lesson)
+            if made.id in found:
+                raise ValueError("there are two of this id")
+            found[made.id] = made
+        terms, at = tuple(table.get("terms", ())), "-"
+        if unknown := [name for name in terms if name not in known_terms]:
+            raise ValueError(f"the term {unknown[0]} is not known")
+        return Coursework(terms, sources, tuple(found.values()))
+    except (OSError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise LabError("course-file", path=f"{lesson}/course.toml", item=at, why=str(error)[:300]) from error
+
+
+def _source(entry: dict) -> Source:
+    check_names(entry, ("title", "url", "what"), (), " (source)")
+    if not entry["url"].startswith("https://"):
+        raise ValueError("the url of a source must begin with https://")
+    return Source(entry["title"], entry["url"], text_of(entry["what"], "what"))
 
 
 def _prediction(entry: dict, lesson: str) -> Prediction:
-    options = tuple(Option(one["id"], _text(one, "text"), _range(one)) for one in entry.get("options", ()))
+    measures = "experiment" in entry
+    check_names(entry, (*_NEEDED, *(("against",) if measures else ())), _OPTIONAL)
+    options = tuple(_option(one) for one in entry.get("options", ()))
     near = next(((name, entry[name]) for name in ("factor", "within") if name in entry), None)
     made = Prediction(
         id=entry["id"],
@@ -122,21 +140,23 @@ def _prediction(entry: dict, lesson: str) -> Prediction:
         experiment=entry.get("experiment", ""),
         value=entry["value"],
         timed=entry.get("timed", False),
-        question=_text(entry, "question"),
-        explain=_text(entry, "explain"),
-        against=_text(entry, "against" if entry.get("experiment") else "explain"),
+        question=text_of(entry["question"], "question"),
+        explain=text_of(entry["explain"], "explain", ("measured",)),
+        against=text_of(entry["against" if measures else "explain"], "against", ("measured",)),
         expect=_expected(entry["expect"]),
         unit=entry.get("unit", ""),
         near=near,
         options=options,
     )
     named = [made.value, *([made.expect] if isinstance(made.expect, str) else [])]
+    ids = [option.id for option in options]
     checks = {
         "id must begin with the lesson": made.id.startswith(f"{lesson}-"),
         "kind must be number or choice": made.kind in ("number", "choice"),
-        "a number needs a unit, and factor or within": made.kind != "number" or (near is not None and made.unit in UNITS),
-        "a choice needs two options or more": made.kind != "choice" or len(options) > 1,
-        f"{named} must be functions of engine/quiz/measured.py": all(callable(getattr(measured, name, None)) for name in named),
+        "a number needs a unit, and factor (1 or more) or within (0 or more)": made.kind != "number"
+        or (made.unit in UNITS and near is not None and near[1] >= (1 if near[0] == "factor" else 0)),
+        "a choice needs two options or more, each with an id of its own": made.kind != "choice" or len(set(ids)) == len(ids) > 1,
+        f"{named} must be functions of engine/quiz/measured.py": all(_is_function(name, measures) for name in named),
         "expect names an option that is not there": not isinstance(made.expect, tuple) or all(map(made.option, made.expect)),
     }
     if wrong := [why for why, right in checks.items() if not right]:
@@ -144,17 +164,28 @@ def _prediction(entry: dict, lesson: str) -> Prediction:
     return made
 
 
-def _text(entry: dict, name: str) -> dict[str, str]:
-    return {lang: entry[name][lang] for lang in LANGS}
+def _option(entry: dict) -> Option:
+    check_names(entry, ("id", "text"), ("from", "to"), " (options)")
+    return Option(entry["id"], text_of(entry["text"], "text of an option"), _range(entry) if {"from", "to"} & set(entry) else None)
 
 
-def _range(entry: dict) -> Range | None:
-    if "from" not in entry and "to" not in entry:
-        return None
+def _is_function(name: str, takes_result: bool) -> bool:
+    """Whether it can be asked: with a result, or where all is computed with nothing."""
+    found = getattr(measured, name, None)
+    if not inspect.isfunction(found) or found.__module__ != measured.__name__ or name.startswith("_"):
+        return False
+    needed = [one for one in inspect.signature(found).parameters.values() if one.default is one.empty]
+    return len(needed) == takes_result
+
+
+def _range(entry: dict) -> Range:
     return Range(float(entry.get("from", "-inf")), float(entry.get("to", "inf")))
 
 
 def _expected(given: object) -> Range | tuple[str, ...] | str:
     if isinstance(given, dict):
+        check_names(given, (), ("from", "to"), " (expect)")
+        if not given:
+            raise ValueError("expect needs from, or to, or both")
         return _range(given)
     return tuple(given) if isinstance(given, list) else str(given)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from engine.errors import LabError
 from engine.profiles.read import check_names
@@ -75,7 +77,7 @@ def load(path: Path) -> tuple[Item, ...]:
         raw = path.read_bytes()
         if len(raw) > MOST_BYTES:
             raise ValueError(f"it has {len(raw)} bytes, and the limit is {MOST_BYTES}")
-        table = tomllib.loads(raw.decode("utf-8"))
+        table = tomllib.loads(raw.decode("utf-8-sig"))
         check_names(table, ("item",), ())
         if not isinstance(table["item"], list) or not 0 < len(table["item"]) <= MOST_ITEMS:
             raise ValueError(f"there must be 1 to {MOST_ITEMS} [[item]]")
@@ -86,7 +88,7 @@ def load(path: Path) -> tuple[Item, ...]:
             if item.id in found:
                 raise ValueError("there are two of this id")
             found[item.id] = item
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, TypeError, ValueError, RecursionError) as error:
         raise LabError("quiz-file", path=shown, item=at, why=str(error)[:300]) from error
     return tuple(found.values())
 
@@ -120,7 +122,7 @@ def item_of(table: object, lesson: str) -> Item:
     }
     if common["figure"] and common["measure"]:
         raise ValueError("an item has a figure or a measure, not both")
-    common["answer"] = _answer(table, common, names)
+    common["answer"] = _answer(table, common)
     return _MAKERS[kind](table, common, names)
 
 
@@ -169,7 +171,7 @@ def _slip(entry: dict, common: dict, names: set[str], number: int) -> Slip:
     check_names(entry, ("answer", "feedback"), ("given",), f" ({where})")
     given = entry.get("given", {})
     _check_values(given, f"given of {where}")
-    _check_function(entry["answer"], common, names | set(given))
+    _check_function(entry["answer"], common, given)
     return Slip(entry["answer"], text_of(entry["feedback"], f"{where} feedback", names), given)
 
 
@@ -223,13 +225,13 @@ def _cases(table: dict) -> tuple[Mapping, ...]:
     if isinstance(draw, dict):
         if not all(isinstance(values, list) and values for values in draw.values()):
             raise ValueError("draw must give each name a list of values")
+        _check_count(math.prod(len(values) for values in draw.values()))  # before they are made: lists multiply fast
         drawn = [dict(zip(draw, combination, strict=True)) for combination in itertools.product(*draw.values())]
     else:
         drawn = draw
         if not isinstance(draw, list) or not draw or not all(isinstance(case, dict) and set(case) == set(draw[0]) for case in draw):
             raise ValueError("draw must be a table of lists, or a list of tables with the same names")
-    if len(drawn) > MOST_CASES:
-        raise ValueError(f"draw has {len(drawn)} cases, and the limit is {MOST_CASES}")
+        _check_count(len(drawn))
     for case in drawn:
         _check_values(case, "draw")
     if set(drawn[0]) & set(given) or "answer" in drawn[0] or "answer" in given:
@@ -238,6 +240,11 @@ def _cases(table: dict) -> tuple[Mapping, ...]:
     if any(case in cases[:at] for at, case in enumerate(cases)):
         raise ValueError("draw has the same case twice")
     return cases
+
+
+def _check_count(cases: int) -> None:
+    if cases > MOST_CASES:
+        raise ValueError(f"draw has {cases} cases, and the limit is {MOST_CASES}")
 
 
 def _check_values(values: object, where: str) -> None:
@@ -270,15 +277,15 @@ def _measure(value: object) -> Measure | None:
     return Measure(_word(value["kind"], _ID, "kind"), value["value"])
 
 
-def _answer(table: dict, common: dict, names: set[str]) -> str:
+def _answer(table: dict, common: dict) -> str:
     if common["measure"]:
         if "answer" in table:
             raise ValueError("with measure there is no answer: measure.value gives it")
-        _check_function(common["measure"].value, common, names)
+        _check_function(common["measure"].value, common)
         return ""
     if "answer" not in table:
         return ""
-    _check_function(table["answer"], common, names)
+    _check_function(table["answer"], common)
     return table["answer"]
 
 
@@ -300,14 +307,18 @@ def taken(found: Callable, values: Mapping, has_result: bool) -> dict:
     return chosen
 
 
-def _check_function(name: object, common: dict, names: set[str]) -> None:
-    """That there is such a function and that it can be called with what is drawn and given."""
+def _check_function(name: object, common: dict, given: Mapping = MappingProxyType({})) -> None:
+    """That there is such a function and that it can be called with whatever is drawn and given. Without a result it is called:
+    a model that nobody knows or a length below 0 is found here, not in front of a learner."""
     has_result = common["figure"] is not None or common["measure"] is not None
     found = function(name, has_result)
-    try:
-        taken(found, dict.fromkeys(names), has_result)
-    except TypeError as error:
-        raise ValueError(f"{name} cannot be called with what is drawn and given: {error}") from error
+    for case in common["cases"]:
+        try:
+            values = taken(found, {**case, **given}, has_result)
+            if not has_result:
+                found(**values)
+        except (LabError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(f"{name} cannot be called with what is drawn and given: {error}") from error
 
 
 def _texts(value: object, where: str, names: Collection[str]) -> tuple[Text, ...]:

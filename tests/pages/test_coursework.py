@@ -161,9 +161,11 @@ def test_what_was_kept_may_be_anything(kept, valid):
     [
         ("terms = [", "(-: "),
         ('terms = ["nobody-knows"]', "nobody-knows is not known"),
-        ("more = 1", "more is not known"),
+        ("more = 1", "no more in such a file"),
         ('[[predict]]\nid = "elsewhere-x"', "part is missing"),
         ('[[source]]\ntitle = "x"\nurl = "https://x/y"', "what is missing"),
+        ('[[source]]\ntitle = "x"\nurl = "javascript:x"\nwhat = { ko = "x", en = "x" }', "https://"),
+        ("predict = [5]", "object has no attribute"),
     ],
 )
 def test_a_broken_file_says_where(tmp_path, text, why):
@@ -173,6 +175,32 @@ def test_a_broken_file_says_where(tmp_path, text, why):
     with pytest.raises(LabError) as caught:
         load(tmp_path / "lesson" / "course.toml", {"prefill"})
     assert caught.value.code == "course-file" and why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("{measured}.", "{measued}.", "open-crossing: explain.en has {measued}"),
+        ("It is {measured}.", "It is {measured}, {.", "open-crossing: explain.en has a brace"),
+        ('id = "open-pairs"', 'id = "open-crossing"', "there are two of this id"),
+        ('id = "open-crossing"', "id = 5", "5: "),
+        ("factor = 2.0", "factor = 0", "factor (1 or more)"),
+        ("factor = 2.0", 'factor = "twice"', "open-crossing: "),
+        ("expect = { to = 10000.0 }", "expect = {}", "expect needs"),
+        ('"cache_outgrows_state"', '"pairs_of_a_sum"', "must be functions"),  # of a result, and there is none
+        ('"cache_outgrows_state"', '"Recurrent"', "must be functions"),
+        ('id = "transfer"', 'id = "prefill"', "an id of its own"),
+    ],
+)
+def test_what_would_end_a_page_is_found_when_the_file_is_read(tmp_path, old, new, why):
+    """A name in braces that nobody fills was a KeyError in front of who had just predicted."""
+    text = (PAGES / "open" / "course.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "course.toml").write_text(text.replace(old, new, 1), encoding="utf-8-sig")
+    with pytest.raises(LabError) as caught:
+        load(tmp_path / "open" / "course.toml", glossary.terms("en"))
+    assert why in str(caught.value)
 
 
 def test_a_prediction_is_kept_compared_and_taken_back(home):

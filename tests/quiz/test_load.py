@@ -48,6 +48,7 @@ WRONG = [
     (NUMBER, {"answer": "replace"}, "no function replace"),
     (NUMBER, {"answer": "requests_fit"}, "cannot be called with what is drawn and given"),
     (NUMBER, {"unit": "furlong"}, "unit must be one of"),
+    (NUMBER, {"draw": {name: list(range(50)) for name in "abcdefghijkl"}}, "244140625000000000000 cases"),
     (NUMBER, {"tolerance": None}, "either tolerance"),
     (NUMBER, {"within": 1}, "either tolerance"),
     (NUMBER, {"tolerance": 2}, "share below 1"),
@@ -56,6 +57,8 @@ WRONG = [
     (NUMBER, {"draw": {"model": ["llama-3.1-8b"] * 2, "tokens": [1]}}, "same case twice"),
     (NUMBER, {"draw": {"model": ["llama-3.1-8b"], "tokens": list(range(1001))}}, "1001 cases"),
     (NUMBER, {"given": {"tokens": 5}}, "drawn or given once"),
+    (NUMBER, {"draw": {"model": ["llama-3.1-8b", "lama"], "tokens": [5]}}, "lama"),
+    (NUMBER, {"draw": {"model": ["llama-3.1-8b"], "tokens": ["many"]}}, "cannot be called"),
     (NUMBER, {"slips": [{"answer": "kv_gib_keys_only"}]}, "feedback is missing"),
     (NUMBER, {"slips": [{"answer": "nothing", "feedback": both("a")}]}, "no function nothing"),
     (CHOICE, {"options": TABLES[CHOICE]["options"][:2]}, "at least 3 options"),
@@ -103,6 +106,7 @@ def test_each_kind_is_read_as_it_is_written():
         ("a = " + "[" * 5000, ""),
         ("# " + "x" * (1 << 20), "the limit is"),
         ("\xff", "utf-8"),
+        (MEMORY.read_bytes().decode("latin-1").replace('unit = "GiB"', 'unit = ["GiB"]'), "memory-kv-total: unhashable"),
     ],
 )
 def test_a_broken_file_is_one_sentence(tmp_path, text, why):
@@ -112,6 +116,14 @@ def test_a_broken_file_is_one_sentence(tmp_path, text, why):
     with pytest.raises(LabError) as refused:
         load(path)
     assert refused.value.code == "quiz-file" and why in str(refused.value) and "memory/quiz.toml" in str(refused.value)
+
+
+def test_a_mark_that_an_editor_put_before_the_file_is_no_fault(tmp_path):
+    """Windows' own editor begins UTF-8 files with a byte order mark."""
+    path = tmp_path / "memory" / "quiz.toml"
+    path.parent.mkdir()
+    path.write_bytes(b"\xef\xbb\xbf" + MEMORY.read_bytes())
+    assert load(path) == load(MEMORY)
 
 
 def test_a_missing_file_and_an_id_that_is_there_twice(tmp_path):
