@@ -15,7 +15,9 @@ from engine.errors import LabError
 from engine.profiles.read import check_names
 from engine.quiz import (
     answers,
+    answers_open,
     answers_pools,
+    answers_ring,
     answers_roofline,
     answers_rope,
     answers_schedules,
@@ -43,7 +45,9 @@ from engine.quiz.units import UNITS
 # Where the functions are that items name: one file for all lessons, and one for each lesson that has many.
 ANSWERS = (
     answers,
+    answers_open,
     answers_pools,
+    answers_ring,
     answers_roofline,
     answers_rope,
     answers_schedules,

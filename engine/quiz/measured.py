@@ -299,6 +299,13 @@ def ring_against_one(result: dict) -> float | None:
     return layout["seconds"] / alone if alone and fair and layout.get("seconds") else None
 
 
+def sent_of_cache(result: dict) -> float | None:
+    """What the rank that sent most sent in the ring's prefill, in percent of the keys and values of the whole text."""
+    ranks = next(iter((result.get("layouts") or {}).values()), {}).get("ranks") or ()
+    whole = sum(rank["kv_bytes"] for rank in ranks)
+    return 100 * max(rank["sent_bytes"] for rank in ranks) / whole if len(ranks) > 1 and whole else None
+
+
 def _metric(result: dict, schedule: str, name: str) -> float | None:
     return (((result.get("schedules") or {}).get(schedule) or {}).get("metrics") or {}).get(name)
 
