@@ -57,8 +57,8 @@ def decode_rate_per_s(batch: int, step_s: float, output_tokens: int) -> float:
 
 
 def ratio(prefill_rate: float, decode_rate: float) -> float:
-    """Prefill instances for one decode instance. inf: decode serves nothing; 0: it has nothing to do."""
-    return decode_rate / prefill_rate if decode_rate != inf else inf
+    """Prefill instances for one decode instance. inf: decode has nothing to do; 0: it serves nothing."""
+    return decode_rate / prefill_rate
 
 
 def instances_for(rate_per_s: float, rate_of_one: float) -> int:

@@ -3,8 +3,9 @@
 A worker's pool is its name without the number: engine, prefill or decode. A request waits
 
     for an engine or the prefill pool   from its arrival (its return from the decode pool, its preemption) until it is admitted
-    for the decode pool                 from the end of its prefill, when its KV is ready, until there are blocks for it. Sent
-                                        layer by layer they may be there before: then it did not wait
+    for the decode pool                 from the end of its prefill, when its KV is ready, until there are blocks for it, or
+                                        until it is given back because its lease ended. Sent layer by layer they may be there
+                                        before: then it did not wait
 
 Only what waits since the decode worker had no blocks for it (the event no_room) is back-pressure: the rest is a step that was
 under way, and the messages.
@@ -25,27 +26,31 @@ def pool_of(worker: str) -> str:
 def waits(trace: Trace) -> list[dict]:
     """[{"pool", "request", "from_s", "to_s", "no_room_s"}] in order of their ends, the one without an end last.
 
-    to_s: None if it never got in. no_room_s: since when there was no room for its KV, which was ready; None if there was.
+    to_s: None if it still waits. no_room_s: since when there was no room for its KV, which was ready; None if there was.
     """
     entry = PREFILL if any(pool_of(step["worker"]) == PREFILL for step in trace["steps"]) else ENGINE
     found: list[dict] = []
     open_: dict[int, dict] = {}
     full: dict[int, float] = {}
     placed: set[int] = set()
+
+    def end(request: int, at_s: float) -> None:
+        since = full.pop(request, None)
+        if wait := open_.pop(request, None):
+            found.append({**wait, "to_s": at_s, "no_room_s": None if since is None else max(since, wait["from_s"])})
+
     for at_s, _, kind, request, pool in _happenings(trace, entry):
         if kind == "entered" or (kind == "prefilled" and request not in placed):
             if kind == "entered":
                 placed.discard(request)
-                full.pop(request, None)
+                end(request, at_s)  # given back while it waited for the decode pool: nobody waited longer
             open_[request] = {"pool": pool, "request": request, "from_s": at_s, "to_s": None, "no_room_s": None}
         elif kind == "no_room":
             full[request] = at_s
         elif kind == "admitted":
             if pool == DECODE:
                 placed.add(request)
-            since = full.pop(request, None)
-            if wait := open_.pop(request, None):
-                found.append({**wait, "to_s": at_s, "no_room_s": None if since is None else max(since, wait["from_s"])})
+            end(request, at_s)
         elif kind == "over":
             open_.pop(request, None)
     return found + [{**wait, "no_room_s": full.get(request)} for request, wait in open_.items()]

@@ -131,6 +131,7 @@ def _arranged(prefill: int, decode: int, cores: tuple[int, ...]) -> tuple[Worker
 
 
 def _on_gpu(group: str, number: int, num_gpus: int) -> WorkerSpec:
-    """Where a worker is, whatever the arrangement: its process keeps its GPU."""
-    place = 2 * number + (group == "decode")
+    """Where a worker is, whatever the arrangement: its process keeps its GPU. Prefill takes them from the first on, decode from
+    the last: so no two workers share one in an arrangement that has no more workers than there are GPUs."""
+    place = -1 - number if group == "decode" else number
     return WorkerSpec(f"{group}-{number}", group, f"cuda:{place % num_gpus}", 1)

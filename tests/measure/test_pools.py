@@ -74,6 +74,17 @@ def test_back_pressure_does_not_begin_before_the_kv_is_there():
     assert back_pressure(trace_of(records)) == {"requests": 1, "waited_s_max": 0.018, "waited_s_total": 0.018}
 
 
+def test_a_wait_that_a_lease_ended_counts():
+    """Who waits until its KV is given up waits longest: without it a pool that is hopelessly full seems to press on nobody."""
+    given_back = {"type": "Return", "index": 1, "tokens": [], "reason": "lease_expired", "at_ns": at(34), "worker": "decode-0"}
+    again = [noted("admitted", 1, 35, "prefill-1"), step("prefill-1", 35, 38, [[1, 0, 4]], [1])]
+    place = next(n for n, r in enumerate(RECORDS) if r.get("index") == 1 and r.get("kind") == "admitted" and r["worker"] == "decode-0")
+    trace = trace_of([*RECORDS[:place], given_back, *again, *RECORDS[place:]])
+    assert back_pressure(trace) == {"requests": 1, "waited_s_max": 0.01, "waited_s_total": 0.01}
+    assert ms(queue(trace, DECODE)) == [[0, 0], [10, 1], [11, 0], [22, 1], [34, 0], [38, 1], [40, 0]]
+    assert ms(queue(trace, PREFILL))[-2:] == [[34, 1], [35, 0]]
+
+
 def test_a_pool_s_facts_are_of_its_own_workers():
     """Busy is the time of steps of all the time that was served; a worker without work must stand there with nothing."""
     workers = [{"worker": f"prefill-{n}", "kv_capacity_bytes": 800} for n in range(3)]
@@ -106,8 +117,8 @@ def test_a_serving_that_goes_on_shows_who_still_waits():
     st.integers(0, 3),
 )
 def test_every_wait_ends_where_something_was_let_in(rows, workers, layerwise, lease_ns, blocks, seed):
-    """Preemptions, ended leases and second attempts: queues never fall below none and end empty, each admission ends one wait
-    at most, and back-pressure is only of those that were told so."""
+    """Preemptions, ended leases and second attempts: queues never fall below none and end empty, each wait ends with an admission
+    or a return, and back-pressure is only of those that were told so."""
     requests = [(at_, Request(i, tuple(range(i, i + prompt)), output)) for i, (at_, prompt, output) in enumerate(sorted(rows))]
     schedule = "disaggregated" if workers else "unified"
     world = World(schedule, requests, blocks=10, decode_blocks=blocks // 2, workers=workers or (1, 0), layerwise=layerwise, lease_ns=lease_ns, seed=seed).run()
@@ -116,7 +127,8 @@ def test_every_wait_ends_where_something_was_let_in(rows, workers, layerwise, le
     found = waits(trace)
     assert all(w["to_s"] is not None and w["from_s"] <= w["to_s"] for w in found)
     admitted = [(pool_of(event["worker"]), event["request"], event["at_s"]) for event in trace["events"] if event["type"] == "admitted"]
-    assert {(w["pool"], w["request"], w["to_s"]) for w in found} <= set(admitted)
+    returned = [(DECODE, event["request"], event["at_s"]) for event in trace["events"] if event["type"] == "returned"]
+    assert {(w["pool"], w["request"], w["to_s"]) for w in found} <= {*admitted, *returned}
     entry = PREFILL if workers else ENGINE
     assert sum(w["pool"] == entry for w in found) == sum(pool == entry for pool, _, _ in admitted)
     for pool in (ENGINE, PREFILL, DECODE):
