@@ -97,10 +97,10 @@ def _commit(prediction: Prediction) -> None:
 
 
 def _keep(prediction: Prediction, given: str | float | None) -> None:
-    """In the reader's progress, and in the session for where that cannot be kept."""
-    st.session_state[f"predict-kept-{prediction.id}"] = given
+    """In the reader's progress; in the session only where that cannot be kept, so that what is erased is gone from every tab."""
     st.session_state[f"predict-now-{prediction.id}"] = given is not None
-    progress.note(f"predict:{prediction.id}", {"given": given})
+    error = progress.note(f"predict:{prediction.id}", {"given": given})
+    st.session_state[f"predict-kept-{prediction.id}"] = given if error else None
 
 
 def _told(prediction: Prediction, given: str | float, found: Comparison | None, words: Words, result: dict | None, active: bool) -> None:

@@ -31,7 +31,8 @@ def of(lesson: str, progress: Mapping[str, Mapping], predictions: tuple[str, ...
     noted = progress.get(f"lesson:{lesson}") or {}
     found = [Mark(OPENED, int(bool(noted.get("opened"))), 1)]
     if predictions:
-        found.append(Mark(PREDICTED, sum(f"predict:{name}" in progress for name in predictions), len(predictions)))
+        given = [name for name in predictions if (progress.get(f"predict:{name}") or {}).get("given") is not None]  # None: to be made anew
+        found.append(Mark(PREDICTED, len(given), len(predictions)))
     if course.KINDS.get(lesson):
         found.append(Mark(MEASURED, int(bool(noted.get("measured"))), 1))
     if items:

@@ -26,7 +26,8 @@ def steps(result: dict, mechanism: str) -> dict[int, dict]:
 
 
 def headline(result: dict) -> list[Sentence]:
-    """The longest length: how long a step takes with the cache and with a state; the shortest; and what the state costs."""
+    """The longest length: how long a step takes with the cache and with a state; the shortest, where the state leads at the
+    longest; and what the state costs."""
     cache, state = steps(result, SOFTMAX), steps(result, DECAY)
     shortest, longest = min(cache), max(cache)
     facts = {
@@ -38,9 +39,9 @@ def headline(result: dict) -> list[Sentence]:
         "cache_short": ms(cache[shortest]),
         "state_short": ms(state[shortest]),
     }
-    quicker = cache[longest]["ms"] > LONGER * state[longest]["ms"]
-    found: list[Sentence] = [("recurrent.quicker" if quicker else "recurrent.level", facts)]
-    if longest > shortest:
+    quicker, slower = cache[longest]["ms"] > LONGER * state[longest]["ms"], state[longest]["ms"] > LONGER * cache[longest]["ms"]
+    found: list[Sentence] = [("recurrent.quicker" if quicker else "recurrent.slower" if slower else "recurrent.level", facts)]
+    if quicker and longest > shortest:
         found.append(("recurrent.short_alike" if cache[shortest]["ms"] < LONGER * state[shortest]["ms"] else "recurrent.short_too", facts))
     return [*found, *forgotten(result)]
 
@@ -220,8 +221,13 @@ def recall_said(result: dict, dim: int) -> list[Sentence]:
     ages = {m: _aged(result, dim, m) for m in MECHANISMS}
     if ages[DECAY] and ages[DELTA] and ages[SUM]:
         told = {f"{m}_{when}": fmt.share(ages[m]["by_age"][at]) for m in (SUM, DECAY, DELTA) for when, at in (("old", 0), ("new", -1))}
-        older = all(ages[m]["by_age"][-1] - ages[m]["by_age"][0] > CLEARLY for m in (DECAY, DELTA))
-        found.append(("recall.old_first" if older else "recall.not_yet", {**told, "pairs": fmt.count(ages[DECAY]["pairs"])}))
+        newer = {m: ages[m]["by_age"][-1] - ages[m]["by_age"][0] for m in (SUM, DECAY, DELTA)}
+        if newer[DECAY] > CLEARLY and newer[DELTA] > CLEARLY and abs(newer[SUM]) <= CLEARLY:
+            key = "recall.old_first"
+        else:
+            nothing = all(rate > 1 - CLEARLY for m in (SUM, DECAY, DELTA) for rate in ages[m]["by_age"])
+            key = "recall.not_yet" if nothing else "recall.unsorted"
+        found.append((key, {**told, "pairs": fmt.count(ages[DECAY]["pairs"])}))
     rewritten = {row["mechanism"]: row for row in result["rewrites"] if row["key_dim"] == dim}
     if rewritten:
         rates = {m: fmt.share(rewritten[m]["rate"]) for m in MECHANISMS}

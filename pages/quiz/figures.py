@@ -36,9 +36,11 @@ def show(figure: Mapping, words: Words, key: str) -> None:
 
 
 def can_show(figure: Mapping) -> bool:
-    """Whether the lab has this recording and a picture of this kind for it."""
-    known = figure.get("recording") in recordings.names()
-    return known and (recordings.load(figure["recording"])["kind"], figure.get("view")) in VIEWS
+    """Whether the lab has this recording and a picture of this kind for it, and all is said that the picture needs."""
+    if figure.get("recording") not in recordings.names():
+        return False
+    wanted = (recordings.load(figure["recording"])["kind"], figure.get("view"))
+    return wanted in VIEWS and set(NEEDED.get(wanted, ())) <= set(figure)
 
 
 def _timeline(result: dict, figure: Mapping, words: Words, key: str) -> None:
@@ -149,3 +151,4 @@ VIEWS: dict[tuple[str, str], tuple[str, Callable[[dict, Mapping, Words, str], No
     ("pools", "bars"): ("pools", _busy),
     ("recurrent", "lines"): ("open", _recurrent),
 }
+NEEDED = {("schedules", "bars"): ("metric",), ("attention", "heatmap"): ("layer", "head")}

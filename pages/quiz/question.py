@@ -46,12 +46,15 @@ def show(item: Item, at: int, among: int, record: dict, words: Words, *, ours: b
     goes into the store), where another comes from a file.
     """
     st.html(_head(item, at, among, words))
-    result = kept.newest(item.measure.kind) if item.measure else recordings.load(item.figure["recording"]) if item.figure else None
     now = _now(item, record, ours)
     try:
+        result = _result(item)
         posed = pose(item, quiz.learner(session.browser()), words.lang, result, now.draw)
     except LabError as error:
-        _measure_first(item, error, words)
+        if item.measure:
+            _measure_first(item, error, words)
+        else:
+            st.html(parts.notice(words("choose.unreadable_title"), errors.sentence(error, words)))
         return
     _asked(posed.text, ours)
     if item.figure:
@@ -67,6 +70,15 @@ def show(item: Item, at: int, among: int, record: dict, words: Words, *, ours: b
         _solution(posed, now, ours, words)
     else:
         _help(posed, now, record, ours, words)
+
+
+def _result(item: Item) -> dict | None:
+    """What the question is about: a recording, or the reader's own newest run, if there is one. Raises LabError("quiz-file")."""
+    if item.figure is None:
+        return kept.newest(item.measure.kind) if item.measure else None
+    if not figures.can_show(item.figure):
+        raise LabError("quiz-file", path=f"{item.lesson}/quiz.toml", item=item.id, why="there is no such figure")
+    return recordings.load(item.figure["recording"])
 
 
 def _asked(text: str, ours: bool) -> None:

@@ -64,11 +64,17 @@ def test_what_follows():
 
 
 def test_marks_count_what_was_noted_and_leave_out_what_a_lesson_has_not():
-    noted = {"lesson:rope": {"opened": True}, "predict:rope-a": {"option": "x"}, "predict:sinks-a": {}, "quiz:rope-q": {"state": "right"}}
+    noted = {"lesson:rope": {"opened": True}, "predict:rope-a": {"given": "x"}, "predict:sinks-a": {"given": 1}, "quiz:rope-q": {"state": "right"}}
     assert marks.of("rope", noted, ("rope-a", "rope-b"), 1, 5) == [Mark(OPENED, 1, 1), Mark(PREDICTED, 1, 2), Mark(MEASURED, 0, 1), Mark(QUIZ, 1, 5)]
     assert marks.of("rope", {}, (), 0, 0) == [Mark(OPENED, 0, 1), Mark(MEASURED, 0, 1)]
     noted["lesson:rope"]["measured"] = True
     assert [mark.complete for mark in marks.of("rope", noted, (), 7, 5)] == [True, True, True]
+
+
+def test_a_prediction_that_was_taken_back_is_none():
+    """"Predict anew" leaves a record behind, which counted as a prediction."""
+    known = {"predict:a": {"given": 3, "at": "x"}, "predict:b": {"at": "x"}}
+    assert [mark.done for mark in marks.of("memory", known, ("a", "b", "c"), 0, 0) if mark.name == marks.PREDICTED] == [1]
 
 
 @pytest.mark.parametrize(

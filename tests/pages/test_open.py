@@ -93,12 +93,13 @@ def test_a_choice_nobody_offered_becomes_the_lessons_own(value):
 # ------------------------------------------------------------------ measured
 
 
-@pytest.mark.parametrize(("ms", "key"), [({}, "quicker"), ({SOFTMAX: 0.14}, "level"), ({SOFTMAX: 0.01}, "level")])
+@pytest.mark.parametrize(("ms", "key"), [({}, "quicker"), ({SOFTMAX: 0.14}, "level"), ({SOFTMAX: 0.01}, "slower")])
 @LANGUAGES
 def test_the_headline_follows_from_the_times(words, ms, key):
     """"A state is quicker" whatever was measured would be a slogan."""
     found = story.headline(result_of(ms=ms))
     assert found[0][0] == f"recurrent.{key}"
+    assert any("short" in name for name, _ in found) == (key == "quicker")  # "only a long text gives it the lead"
     said(found, words)
 
 
@@ -136,6 +137,27 @@ def test_any_run_has_a_page(words, changes):
         for head, rows in (story.recall_table(result, dim, words), story.ages_table(result, dim, words), story.rewrites_table(result, dim, words)):
             assert all(len(row) == len(head) for row in rows)
     assert not any(LEFT_OPEN.search(text) for text in texts), texts
+
+
+@LANGUAGES
+@pytest.mark.parametrize(
+    ("ages", "key"),
+    [
+        ({SUM: (0.5, 0.5), DECAY: (0.1, 0.9), DELTA: (0.1, 0.9)}, "old_first"),
+        ({SUM: (1.0, 1.0), DECAY: (0.95, 1.0), DELTA: (1.0, 1.0)}, "not_yet"),
+        ({SUM: (0.5, 0.5), DECAY: (0.5, 0.5), DELTA: (0.1, 0.9)}, "unsorted"),
+        ({SUM: (0.2, 0.8), DECAY: (0.1, 0.9), DELTA: (0.1, 0.9)}, "unsorted"),
+    ],
+)
+def test_who_forgets_what_is_said_of_what_was_measured(words, ages, key):
+    """With a decay of 1, which the lesson asks to try, half was forgotten and the page said there was nothing to forget."""
+    result = result_of(key_dims=(64,))
+    for row in result["recall"]:
+        old, new = ages.get(row["mechanism"], (1.0, 1.0))
+        row["by_age"] = [old, old, new, new]
+    found = story.recall_said(result, 64)
+    assert found[1][0] == f"recall.{key}"
+    said(found, words)
 
 
 def test_what_a_mechanism_knows_ends_at_the_first_failure():

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -341,6 +342,18 @@ def test_every_view_draws_the_recording_of_its_experiment(kind, view, monkeypatc
     assert re.search(r"\b(calc|measured|formats|needle|heatmap|streaming|lengths|recurrent)\.[a-z_]+\b", text) is None, "a key instead of a word"
 
 
-@pytest.mark.parametrize("figure", [{}, {"recording": "nobody-cpu", "view": "lines"}, {"recording": "ring-cpu", "view": "heatmap"}])
-def test_a_figure_that_cannot_be_drawn_is_known_before(figure):
+@pytest.mark.parametrize(
+    "figure",
+    [
+        {},
+        {"recording": "nobody-cpu", "view": "lines"},
+        {"recording": "ring-cpu", "view": "heatmap"},
+        {"recording": "schedules-cpu", "view": "bars"},
+    ],
+)
+def test_a_figure_that_cannot_be_drawn_is_said(figure, monkeypatch):
+    """A teacher who names another recording than there is got a page that had ended."""
     assert not figures.can_show(figure)
+    broken = replace(next(item for item in ALL if item.figure), figure=figure)
+    monkeypatch.setattr(quiz, "items", lambda lesson: (broken,))
+    assert "there is no such figure" in html(opened(broken))
