@@ -26,6 +26,7 @@ import secrets
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -42,13 +43,14 @@ from engine.serving.process import WorkerProcess
 
 LAB = "long-context-lab-pool"
 ROLES = ("prefill", "decode")
-# As long as this a stranger may take to say who it is, and a host to look whether it has the model.
+# As long as this a stranger may say nothing, and a host look whether it has the model.
 GREETING_S = 10.0
 READY_S = 300.0
 MESH_S = 60.0
 JOIN_S = 300.0
 LONGEST_GREETING = 4096
-_MOST_GREETINGS = 16
+# Of those who have not shown the code. With one more the one that has been here longest is let go: a host of ours needs a moment.
+_MOST_STRANGERS = 16
 _GOODBYE_S = 5.0
 _SHORTEST_WAIT_S = 0.2
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that looks like another
@@ -177,7 +179,8 @@ class Gate:
         self.joined: list[RemoteWorker] = []
         self._wanted = dict.fromkeys(ROLES, 0)
         self._device = "cpu"
-        self._lock, self._greetings = threading.Lock(), threading.Semaphore(_MOST_GREETINGS)
+        self._lock, self._closed = threading.Lock(), False
+        self._strangers: deque[socket.socket] = deque()
         host, port = address_of(address)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -194,11 +197,11 @@ class Gate:
 
     def close(self) -> None:
         """Let all go. Harmless to repeat."""
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)  # close alone does not wake the thread that accepts
-        self._listening.close()
         with self._lock:
+            self._closed = True
             leaving, self.joined = self.joined, []
+        _hang_up(self._listening)  # close alone does not wake the thread that accepts
+        self._listening.close()
         for worker in leaving:
             worker.kill()
 
@@ -254,10 +257,11 @@ class Gate:
                 sock, peer = self._listening.accept()
             except OSError:
                 return  # closed
-            if self._greetings.acquire(blocking=False):
-                threading.Thread(target=self._greet, args=(sock, peer[0]), daemon=True).start()
-            else:
-                sock.close()
+            self._strangers.append(sock)
+            if len(self._strangers) > _MOST_STRANGERS:
+                with suppress(IndexError):  # they go by themselves, too
+                    _hang_up(self._strangers.popleft())
+            threading.Thread(target=self._greet, args=(sock, peer[0]), daemon=True).start()
 
     def _greet(self, sock: socket.socket, peer: str) -> None:
         """Let one host in, or not. Strangers get a sentence and no more."""
@@ -278,7 +282,11 @@ class Gate:
         except OSError:
             sock.close()
         finally:
-            self._greetings.release()
+            self._no_stranger(sock)
+
+    def _no_stranger(self, sock: socket.socket) -> None:
+        with suppress(ValueError):
+            self._strangers.remove(sock)
 
     def _let_in(self, sock: socket.socket, file: BinaryIO, peer: str) -> None:
         nonce = secrets.token_hex(16)
@@ -288,6 +296,7 @@ class Gate:
         role = asked["role"] if asked["role"] in ROLES else ""
         if not (role and hmac.compare_digest(proof_of(self.code, nonce, role).encode(), str(asked["proof"]).encode())):
             raise LabError("pool-code")
+        self._no_stranger(sock)
         if asked["engine"] != self.engine:
             raise LabError("pool-engine", here=str(asked["engine"])[:60], there=self.engine)
         self._check_room(role)
@@ -298,6 +307,8 @@ class Gate:
         if answer["type"] == "failed":
             return self.on_note(f"{host['name']}: {str(answer['error']['message'])[:500]}")
         with self._lock:
+            if self._closed:
+                raise OSError("closed meanwhile")
             self._check_room(role)
             self.joined.append(RemoteWorker(role, host, sock, file, self._share))
 
@@ -320,7 +331,7 @@ class Gate:
             worker.name, worker.events = name, events
             if not worker.alive:
                 raise worker.died()
-            worker.channel.send({"type": "mesh", "name": name, "rank": rank, "peers": names})
+            worker.send({"type": "mesh", "name": name, "rank": rank, "peers": names})
         waiting, deadline = dict(zip(names, workers, strict=True)), time.monotonic() + MESH_S
         while waiting:
             if cancelled():
@@ -342,6 +353,12 @@ def _host(asked: dict, peer: str) -> dict:
     cores = [int(core) for core in asked["cores"]]
     facts = {name: str(asked[name])[:80] for name in ("name", "machine", "device")}
     return {**facts, "address": peer, "cores": cores[:1024], "threads": len(cores), "clock_offset_ns": 0, "clock_uncertainty_ns": 0}
+
+
+def _hang_up(sock: socket.socket) -> None:
+    """Whoever waits for it hears of the end."""
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def write(sock: socket.socket, record: dict) -> None:

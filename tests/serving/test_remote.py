@@ -340,6 +340,22 @@ class TestTheGate:
         assert Stranger(gate.address).introduce(gate.code)["type"] == "welcome"
         assert all(stranger.read()["type"] == "hello" for stranger in silent)
 
+    def test_any_number_of_silent_strangers_keeps_nobody_out(self, gate):
+        """They cost them nothing, byte by byte they could stay for hours, and those who may join would be turned away."""
+        silent = [Stranger(gate.address) for _ in range(40)]
+        assert Stranger(gate.address).introduce(gate.code)["type"] == "welcome"
+        assert silent[-1].read()["type"] == "hello"
+        assert silent[0].file.read().count(b"\n") <= 1, "the oldest are let go: this would wait for more"
+
+    def test_a_host_that_was_ready_when_the_gate_closed_is_let_go(self, gate):
+        """It would wait with a model in memory for a run that has ended."""
+        stranger = Stranger(gate.address)
+        assert stranger.introduce(gate.code)["type"] == "welcome"
+        self.cancelled = True
+        gate.close()
+        stranger.write({"type": "ready"})
+        assert stranger.file.read() == b"" and not gate.joined
+
     def test_pools_that_could_not_reach_each_other_are_told(self, gate):
         """127.0.0.1 is another host for each of them: gloo would wait for its limit, and name no reason."""
         for role in ("prefill", "decode"):
