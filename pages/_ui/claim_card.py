@@ -191,7 +191,7 @@ def _inputs(claim: Claim, words: Words) -> str:
 def _source(claim: Claim, given: Input, words: Words) -> str:
     source = given.source
     if source.kind == "published":
-        return parts.badge("published", words) + " " + escape(words("source_of.published", title=source.title, text=source.text))
+        return parts.badge("published", words) + " " + parts.cited(words("source_of.published", title=source.title, text=source.text))
     if source.kind == "text":
         return escape(words("source_of.text", text=words(f"text.{source.text}.name"), place=words(f"{claim.id}.place")))
     return escape(words(f"chosen.{source.text}"))

@@ -21,6 +21,16 @@ def prose(text: str) -> str:
     return escape(NUMBER_AND_UNIT.sub("\u00a0", text))
 
 
+def cited(text: str) -> str:
+    """Where a number of a profile or a paper is from, in the words of the profile: English in both languages, and marked so."""
+    return f"<cite lang='en'>{prose(text)}</cite>"
+
+
+def sentence_citing(words: Words, key: str, text: str) -> str:
+    """The sentence of a key about its {sources}, which are cited."""
+    return cited(text).join(escape(piece) for piece in words(key, sources="\0").split("\0"))
+
+
 def badge(provenance: str, words: Words, detail: str = "") -> str:
     """Where a number comes from: an icon and a word, with what the word means on hover."""
     text = escape(words(f"provenance.{provenance}"))

@@ -56,5 +56,5 @@ def _row(choice: Choice, request: int, words: Words) -> list[str]:
 
 
 def _sources(model) -> str:
-    rows = "".join(f"<li>{escape(name)}: {escape(source)}</li>" for name, source in model.sources.items())
+    rows = "".join(f"<li>{parts.cited(f'{name}: {source}')}</li>" for name, source in model.sources.items())
     return f"<h3>{escape(model.title)}</h3><ul class='lab-note'>{rows}</ul>" if rows else ""

@@ -130,12 +130,12 @@ def _formula(choice: Choice, words: Words) -> None:
     lines = "".join(f"<p class='lab-said'>{parts.prose(line)}</p>" for line in calculator.formula(choice, words))
     of_device = [choice.device.sources[name] for name in ("nominal_bytes", "usable_bytes", "memory_bytes_per_s") if name in choice.device.sources]
     found = [source for name in ("layers", "parameters") if (source := choice.model.sources.get(name))] + of_device
-    sources = words("formula.sources", sources="; ".join(dict.fromkeys(found)))
+    sources = parts.sentence_citing(words, "formula.sources", "; ".join(dict.fromkeys(found)))
     kind = words(f"kinds.{choice.model.attention_kind}")
     outcome.section(words("formula.title"))
     st.html(
         f"<div class='lab-source'>{parts.badge('computed', words)}<span>{escape(choice.model.title)}: {escape(kind)}</span></div>"
-        f"{lines}<p class='lab-note'>{escape(sources)}</p>"
+        f"{lines}<p class='lab-note'>{sources}</p>"
     )
 
 

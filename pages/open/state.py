@@ -32,7 +32,7 @@ def _draw(words: Words) -> None:
     st.html(parts.plain_table(*story.table(choice, words), words("state.table")))
     with st.expander(words("state.sources")):
         found = [f"{model.title}: {model.sources['layers']}" for model in (choice.reference, *choice.models)]
-        st.html("".join(f"<p class='lab-note'>{escape(text)}</p>" for text in found))
+        st.html("".join(f"<p class='lab-note'>{parts.cited(text)}</p>" for text in found))
 
 
 def _chosen(words: Words) -> story.Choice:

@@ -39,7 +39,7 @@ def _show(cards: list[story.Card], words: Words) -> None:
         _even(cards, words)
     sources = [f"{card.device.title}: {source}" for card in cards for source in card.device.sources.values()]
     with st.expander(words("gpu.sources")):
-        st.html("".join(f"<p class='lab-note'>{parts.prose(text)}</p>" for text in dict.fromkeys(sources)))
+        st.html("".join(f"<p class='lab-note'>{parts.cited(text)}</p>" for text in dict.fromkeys(sources)))
 
 
 def _even(cards: list[story.Card], words: Words) -> None:

@@ -231,7 +231,7 @@ def _notes(model: ModelProfile, chosen: str, words: Words) -> str:
         device = profiles.device(chosen)
         found += [device.sources["bf16_flops_per_s"], device.sources["memory_bytes_per_s"]]
     sources = "; ".join(dict.fromkeys(s for s in found if s))
-    return f"<p class='lab-note'>{escape(words('batch.what'))}</p><p class='lab-note'>{escape(words('batch.sources', sources=sources))}</p>"
+    return f"<p class='lab-note'>{escape(words('batch.what'))}</p><p class='lab-note'>{parts.sentence_citing(words, 'batch.sources', sources)}</p>"
 
 
 def _choice(name: str, known: dict, first: str, title, words: Words) -> str:

@@ -127,4 +127,4 @@ def _machine(result: dict, words: Words) -> None:
 
 def _sources(devices: list[profiles.DeviceProfile], words: Words) -> str:
     found = dict.fromkeys(d.sources[name] for d in devices for name in ("bf16_flops_per_s", "memory_bytes_per_s"))
-    return f"<p class='lab-note'>{parts.badge('published', words)} {escape(words('batch.sources', sources='; '.join(found)))}</p>"
+    return f"<p class='lab-note'>{parts.badge('published', words)} {parts.sentence_citing(words, 'batch.sources', '; '.join(found))}</p>"

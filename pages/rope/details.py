@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import streamlit as st
 
 from pages._ui import claims, outcome, parts
@@ -16,7 +14,7 @@ def section(words: Words) -> None:
         st.markdown(words.part("sources"))
     outcome.section(words("papers.section"))
     st.html(
-        f"<div class='lab-source'>{parts.badge('published', words)}<span>{escape(published_story.source(words))}</span></div>"
+        f"<div class='lab-source'>{parts.badge('published', words)}<span>{parts.cited(published_story.source(words))}</span></div>"
         f"{parts.plain_table(*published_story.rows(words), words('papers.section'))}"
         f"<p class='lab-said'>{parts.prose(words('papers.said'))}</p>"
     )

@@ -66,7 +66,7 @@ def section(words: Words, colors: Palette, *, touch: bool) -> None:
         sections.chart(figure, words("million.alt"), "million-figure")
         st.html(
             f"<p class='lab-note'>{escape(words('million.what'))}</p>"
-            f"<p class='lab-note'>{escape(words('million.sources', sources=_sources(model, device)))}</p>"
+            f"<p class='lab-note'>{parts.sentence_citing(words, 'million.sources', _sources(model, device))}</p>"
         )
 
     draw()

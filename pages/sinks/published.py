@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import streamlit as st
 
 from engine import profiles
@@ -37,7 +35,7 @@ def section(words: Words) -> None:
 def _speed(ours: dict | None, words: Words) -> None:
     """What the papers gain, and our window computed anew against our cache with sinks."""
     outcome.section(words("published.section_speed"))
-    sources = "".join(f"<p class='lab-note'>{escape(story.source(profiles.table(name), words))}</p>" for name in story.SPEEDS)
+    sources = "".join(f"<p class='lab-note'>{parts.cited(story.source(profiles.table(name), words))}</p>" for name in story.SPEEDS)
     st.html(f"<div class='lab-source'>{parts.badge('published', words)}</div>{sources}")
     st.html(parts.plain_table(*story.speeds(words), words("published.section_speed")))
     if ours and (said := dict(streaming_story.cost_said(ours)).get("streaming.cost_again")):
@@ -47,7 +45,7 @@ def _speed(ours: dict | None, words: Words) -> None:
 def _published(name: str, rows: story.Rows, words: Words, said: str | None = None) -> None:
     """A table of a paper, with its badge and its place above it."""
     table = profiles.table(name)
-    badge = f"<div class='lab-source'>{parts.badge('published', words)}<span>{escape(story.source(table, words))}</span></div>"
+    badge = f"<div class='lab-source'>{parts.badge('published', words)}<span>{parts.cited(story.source(table, words))}</span></div>"
     st.html(badge + parts.plain_table(*rows, table.title) + _said(said))
 
 

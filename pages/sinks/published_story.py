@@ -5,6 +5,7 @@ Numbers of papers come from `profiles/published`; nothing of them is written her
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from engine import profiles
@@ -104,7 +105,13 @@ def _speed_row(table: PublishedTable, row: dict, words: Words) -> list[str]:
     if "input" in row:
         gain = words("published.gain_at", gain=gain, tokens=fmt.count(row["input"]))
     factor = words("published.up_to", ratio=f"{row['most']:g}") if "most" in row else f"{row['factor']:g}×"
-    return [table.title, gain, factor, known["against"], known["device"]]
+    return [table.title, gain, factor, _against(known["against"], words), known["device"]]
+
+
+def _against(name: str, words: Words) -> str:
+    """What a paper compares with: another system by its name, its own baseline in the reader's language."""
+    key = f"published.against_{'-'.join(re.findall('[a-z]+', name.lower()))}"
+    return words(key) if key in words else name
 
 
 def ratios(words: Words) -> str:

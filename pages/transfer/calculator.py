@@ -38,7 +38,7 @@ def _draw(words: Words) -> None:
     used = [links[name] for name in (*story.DRAWN, story.PCIE, *(name for pair in story.STAGED for name in pair))]
     found = [f"{link.title}: {source}" for link in used for source in link.sources.values()]
     with st.expander(words("calc.sources")):
-        st.html("".join(f"<p class='lab-note'>{escape(text)}</p>" for text in dict.fromkeys(found)))
+        st.html("".join(f"<p class='lab-note'>{parts.cited(text)}</p>" for text in dict.fromkeys(found)))
 
 
 def _chosen(words: Words) -> story.Choice:
