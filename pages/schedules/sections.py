@@ -195,7 +195,7 @@ def _side_by_side(request: str, texts: dict, result: dict, words: Words) -> str:
             shown = _marked(texts[schedule], texts.get("unified", texts[schedule]))
             name = escape(words(f"schedule.{schedule}.short"))
             blocks += f"<section><h3>{name}</h3><blockquote>{shown}</blockquote><p class='lab-note'>{escape(note)}</p></section>"
-    prompt = f"<p class='lab-note'><b>{escape(request)}</b> · {escape(words('texts.prompt'))}: {escape(texts.get('prompt', ''))}</p>"
+    prompt = f"<p class='lab-note'><b>{escape(request)}</b> · {escape(words('texts.prompt'))}: <span class='lab-read'>{escape(texts.get('prompt', ''))}</span></p>"
     return f"{prompt}<div class='lab-texts'>{blocks}</div>"
 
 

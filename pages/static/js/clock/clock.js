@@ -150,7 +150,7 @@ export class Clock {
     this.about = h("p", { class: "lab-said" });
     this.figures = h("dl", { class: "lab-figures" });
     this.bands = h("div", { class: "rc-bands" });
-    this.grid = h("ul", { class: "rc-faces", role: "img" });
+    this.grid = h("div", { class: "rc-faces", role: "img" });
     const legend = h("ul", { class: "rc-legend" }, ...["arc", "inside", "outside", "step"].map((name) => h("li", {}, h("i", { class: `rc-key rc-key-${name}`, "aria-hidden": "true" }), words(`clock.key_${name}`))));
     this.element.replaceChildren(
       h("div", { class: "rc-controls" }, heads, methods, this.factor.element, ramps),

@@ -16,7 +16,7 @@ export function face(pair) {
   const wave = h("span", {});
   const state = h("small", {});
   const pace = h("small", { class: "rc-pace" });
-  const element = h("li", { class: "rc-face", "data-pair": pair }, h("div", { class: "rc-name" }, name, wave), svg, state, pace);
+  const element = h("div", { class: "rc-face", "data-pair": pair }, h("div", { class: "rc-name" }, name, wave), svg, state, pace);
   return {
     element,
     show(hand, { wavelength, said, divisor }) {
