@@ -103,7 +103,7 @@ def test_a_choice_a_figure_an_own_text_and_files_on_a_desktop(visit):
         page.locator(".st-key-quiz-download button").click()
     file = download.value.path()
     page.locator("input[type=file]").set_input_files({"name": "mine.txt", "mimeType": "text/plain", "buffer": file.read_bytes()})
-    watched.see("questions read")
+    watched.see("Questions read: ")
     check(watched)
     page.get_by_role("button", name="Try them out").click()
     page.wait_for_selector(".qz-head")
