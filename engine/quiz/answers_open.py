@@ -76,6 +76,12 @@ def best_outside(result: dict) -> str | None:
     return best if rates[best] > BY_FAR * rates[second] else None
 
 
+def still_right(result: dict, mechanism: str, dim: int) -> float:
+    """Of the most pairs written, with keys of so many numbers, the share that a mechanism answers rightly, in percent."""
+    cells = [cell for cell in result["recall"] if cell["mechanism"] == mechanism and cell["key_dim"] == dim]
+    return 100 * max(cells, key=lambda cell: cell["pairs"])["rate"]
+
+
 # ---------------------------------------------------------------- the course's five remedies
 
 RELIEVED = {

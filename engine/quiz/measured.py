@@ -263,6 +263,14 @@ def pairs_of_a_sum(result: dict) -> int | None:
     return max((cell["pairs"] for cell in cells if cell["rate"] >= 0.9), default=None)
 
 
+def cache_against_state(result: dict) -> float | None:
+    """Bytes of the cache after the longest text as a multiple of those of a state beside it."""
+    cells = result.get("decode") or ()
+    longest = max((cell["tokens"] for cell in cells), default=0)
+    held = {cell["mechanism"]: cell["bytes"] for cell in cells if cell["tokens"] == longest}
+    return held["softmax"] / held["sum"] if held.get("softmax") and held.get("sum") else None
+
+
 def sinks_answer_outside(result: dict) -> float | None:
     """Of needles that are neither among the sinks nor in the window, those that sinks + window answer for rightly, in percent."""
     found = (c for c in result.get("cells") or () if c["policy"] == "sinks" and not (c["in_sinks"] or c["in_window"]))

@@ -21,7 +21,8 @@ def test_numbers_that_stand_in_a_text_are_those_of_the_profile():
         "state_layers": lambda case: sum(group.layers for group in state(case)),
         "state_values": lambda case: state(case)[0].state_values,
     }
-    found = [(i, name, case) for i in ITEMS.values() if i.lesson in ("ring", "open") for case in i.cases for name in said if name in case]
+    cases = [(item, case) for item in ITEMS.values() if item.lesson in ("ring", "open") for case in item.cases if "model" in case]
+    found = [(item, name, case) for item, case in cases for name in said if name in case]
     assert {name for _, name, _ in found} == set(said)
     for item, name, case in found:
         assert case[name] == said[name](case), (item.id, name, case)
@@ -86,6 +87,15 @@ def test_who_answers_best_only_where_it_leads_by_far():
 
     assert answers_open.best_outside(needle(dense=0.9, snapkv=0.7, h2o=0.3)) == "snapkv"
     assert answers_open.best_outside(needle(dense=0.9, snapkv=0.4, h2o=0.3)) is None
+
+
+def test_what_a_recall_and_a_growing_cache_say():
+    """At the most pairs and the longest text alone; without one of the two sides there is nothing to compare."""
+    recall = [{"mechanism": "sum", "key_dim": dim, "pairs": n, "rate": rate} for dim, n, rate in ((64, 9, 0.2), (64, 4, 1.0), (16, 99, 0.1))]
+    assert answers_open.still_right({"recall": recall}, "sum", 64) == pytest.approx(20)
+    decode = [{"mechanism": m, "tokens": n, "bytes": size} for m, n, size in (("softmax", 2, 8), ("softmax", 9, 36), ("sum", 9, 4), ("sum", 2, 4))]
+    assert measured.cache_against_state({"decode": decode}) == 9
+    assert measured.cache_against_state({"decode": decode[:2]}) is measured.cache_against_state({}) is None
 
 
 def test_the_axes_are_those_of_the_closing_table():
