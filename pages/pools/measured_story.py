@@ -12,12 +12,12 @@ from statistics import fmean, median
 
 from engine.measure import metrics
 from engine.measure.pools import DECODE, PREFILL, pool_of, queue
-from pages._ui import fmt, parts
+from pages._ui import errors, fmt, parts
 from pages._ui.charts import even_ticks
 from pages._ui.words import Words, schedule_name
 
 Sentence = tuple[str, dict[str, str]]
-UNIFIED = "unified"
+UNIFIED, EXACT = "unified", "exact"
 # Numbers that differ by less than this share are called level.
 LEVEL = 0.1
 # Busy shares that differ by this factor are out of balance.
@@ -41,13 +41,23 @@ def busy(entry: dict, pool: str) -> float:
 
 
 def timed(result: dict) -> dict[str, dict]:
-    """The arrangements whose times may be compared, in the result's order."""
+    """The arrangements whose times say something of them, in the result's order."""
     return {name: entry for name, entry in result["arrangements"].items() if entry["processes_at_most_cores"]}
+
+
+def unserved(entry: dict) -> list[dict]:
+    """The requests that ended without their answer: whoever drops some is done sooner."""
+    return [request for request in entry["trace"]["requests"] if request["status"] != "finished"]
+
+
+def comparable(result: dict) -> dict[str, dict]:
+    """Of those the ones that served everything."""
+    return {name: entry for name, entry in timed(result).items() if not unserved(entry)}
 
 
 def compared(result: dict) -> tuple[dict, str] | None:
     """One engine, and the name of the first arrangement of pools whose times may stand beside it."""
-    found = timed(result)
+    found = comparable(result)
     name = next((name for name in found if name != UNIFIED), None)
     return (found[UNIFIED], name) if UNIFIED in found and name else None
 
@@ -56,9 +66,21 @@ def compared(result: dict) -> tuple[dict, str] | None:
 
 
 def headline(result: dict, words: Words) -> list[Sentence]:
-    """Pools against one engine; what the link and the decode pool's room cost; the balance; the tokens."""
-    found = [_verdict(result, words), *_balance(result, words), *_back_pressure(result, words), *_link(result, words)]
-    return [*found, _agreement(result)]
+    """What failed; pools against one engine; the balance; what the decode pool's room and the link cost; the tokens."""
+    failed, verdict = _failed(result, words), _verdict(result, words)
+    first = failed if failed and verdict[0] == "measured.no_times" else [verdict, *failed]
+    found = [*_balance(result, words), *_back_pressure(result, words), *_given_up(result, words), *_link(result, words)]
+    return [*first, *found, *_agreement(result)]
+
+
+def _failed(result: dict, words: Words) -> list[Sentence]:
+    """The arrangement that left most requests without an answer, and why it did one of them."""
+    name, found = max(((name, unserved(entry)) for name, entry in result["arrangements"].items()), key=lambda item: len(item[1]))
+    if not found:
+        return []
+    everything = len(result["arrangements"][name]["trace"]["requests"])
+    facts = {"name": schedule_name(name, words), "failed": fmt.count(len(found)), "all": fmt.count(everything)}
+    return [("measured.failed", {**facts, "why": errors.sentence(found[0]["reason"], words)})]
 
 
 def outcomes(result: dict) -> dict[str, tuple[float, float]] | None:
@@ -98,7 +120,7 @@ def _verdict(result: dict, words: Words) -> Sentence:
 def _balance(result: dict, words: Words) -> list[Sentence]:
     """Which pool worked and which waited, of the first arrangement of pools whose times count."""
     pair = compared(result)
-    name = pair[1] if pair else next((name for name in timed(result) if name != UNIFIED), None)
+    name = pair[1] if pair else next((name for name in comparable(result) if name != UNIFIED), None)
     if name is None:
         return []
     entry = result["arrangements"][name]
@@ -115,10 +137,24 @@ def _back_pressure(result: dict, words: Words) -> list[Sentence]:
     if not held:
         return []
     name, found = max(held.items(), key=lambda item: item[1]["requests"])
-    facts = {"name": schedule_name(name, words), "requests": fmt.count(found["requests"]), "all": fmt.count(len(result["arrangements"][name]["trace"]["requests"]))}
+    trace = result["arrangements"][name]["trace"]
+    lost = _returns(trace) or unserved(result["arrangements"][name])
+    kept = words("measured.stayed" if lost else "measured.kept")
+    facts = {"name": schedule_name(name, words), "requests": fmt.count(found["requests"]), "all": fmt.count(len(trace["requests"])), "kept": kept}
     if result["arrangements"][name]["processes_at_most_cores"]:
         return [("measured.held", {**facts, "longest": fmt.seconds(found["waited_s_max"])})]
     return [("measured.held_crowded", facts)]
+
+
+def _returns(trace: dict) -> int:
+    """How often the decode pool gave KV up, to be prefilled again."""
+    return sum(event["type"] == "returned" for event in trace["events"])
+
+
+def _given_up(result: dict, words: Words) -> list[Sentence]:
+    """The arrangement that did some prefills twice most often."""
+    name, times = max(((name, _returns(entry["trace"])) for name, entry in result["arrangements"].items()), key=lambda item: item[1])
+    return [("measured.given_up", {"name": schedule_name(name, words), "times": fmt.count(times)})] if times else []
 
 
 def _link(result: dict, words: Words) -> list[Sentence]:
@@ -137,20 +173,33 @@ def _link(result: dict, words: Words) -> list[Sentence]:
         "each": fmt.seconds(median(r["transfer_end_s"] - r["prefill_end_s"] for r in requests)),
         "prefill": fmt.seconds(median(r["prefill_end_s"] - r["prefill_begin_s"] for r in requests)),
         "rate": fmt.bytes_per_s(rate),
+        "room": words("measured.link_room") if entry["back_pressure"]["requests"] else "",
     }
-    return [("measured.link_slow" if rate else "measured.link_memory", facts)]
+    kind = "slow" if rate else "network" if hosts(result) else "memory"
+    return [(f"measured.link_{kind}", facts)]
 
 
-def _agreement(result: dict) -> Sentence:
-    """Whether every arrangement made the same tokens."""
-    found = [place for by_name in result["agreement"].values() for place in by_name.values()]
-    apart = [place for place in found if place]
-    facts = {"n": fmt.count(len(result["agreement"])), "apart": fmt.count(len(apart))}
+def _agreement(result: dict) -> list[Sentence]:
+    """Whether every arrangement made the same tokens, of the requests that all of them served."""
+    if len(result["arrangements"]) == 1:
+        return [("measured.tokens_one", {})]
+    failed = {request["id"] for entry in result["arrangements"].values() for request in unserved(entry)}
+    found = [[place for place in by_name.values() if place] for name, by_name in result["agreement"].items() if name not in failed]
+    apart = [places for places in found if places]
+    facts = {"n": fmt.count(len(found)), "apart": fmt.count(len(apart))}
     if not found:
-        return "measured.tokens_one", facts
+        return []
     if not apart:
-        return "measured.tokens_same", facts
-    return ("measured.tokens_ties" if all(place["near_tie"] for place in apart) else "measured.tokens_differ"), facts
+        return [("measured.tokens_rest" if failed else "measured.tokens_same", facts)]
+    if all(place["near_tie"] for places in apart for place in places):
+        return [("measured.tokens_ties", facts)]
+    return [("measured.tokens_wrong" if result["manifest"]["scenario"]["kv_format"] == EXACT else "measured.tokens_differ", facts)]
+
+
+def hosts(result: dict) -> list[str]:
+    """Names of the other hosts on which there were workers."""
+    resources = [worker for entry in result["arrangements"].values() for worker in entry["resources"]]
+    return sorted({worker["host"]["name"] for worker in resources if "host" in worker})
 
 
 def crowded(result: dict, words: Words) -> Sentence | None:
@@ -161,7 +210,8 @@ def crowded(result: dict, words: Words) -> Sentence | None:
     most = max(result["arrangements"][name]["processes"] for name in names)
     cores = len({core for entry in result["arrangements"].values() for worker in entry["resources"] for core in worker["cores"]})
     facts = {"names": ", ".join(schedule_name(name, words) for name in names), "processes": fmt.count(most), "cores": fmt.count(cores)}
-    return ("measured.crowded" if cores else "measured.crowded_gpu"), facts
+    kind = "crowded_hosts" if hosts(result) else "crowded" if cores else "crowded_gpu"
+    return f"measured.{kind}", facts
 
 
 def about(result: dict, title: str, words: Words) -> str:
@@ -172,7 +222,10 @@ def about(result: dict, title: str, words: Words) -> str:
         for group in scenario["groups"]
         if group["count"]
     ]
-    link = words("measured.about_link", rate=fmt.bytes_per_s(scenario["link_bytes_per_s"])) if scenario["link_bytes_per_s"] else words("measured.about_memory")
+    far, rate = hosts(result), scenario["link_bytes_per_s"]
+    link = words("measured.about_link", rate=fmt.bytes_per_s(rate)) if rate else "" if far else words("measured.about_memory")
+    if far:
+        link = f"{words('measured.about_hosts', hosts=', '.join(far))} {link}".strip()
     facts = {
         "case": title,
         "requests": " + ".join(groups),
@@ -284,7 +337,7 @@ def table(result: dict, words: Words) -> tuple[list[str], list[list[str]]]:
     for name, entry in result["arrangements"].items():
         found = entry["metrics"]
         times = [found["itl_max_s"], ttft_p50_s(entry), found["makespan_s"]]
-        clear = entry["processes_at_most_cores"]
+        clear = name in comparable(result)
         shown = [fmt.seconds(value) if clear else fmt.DASH for value in times] + [fmt.rate(found["throughput_tokens_per_s"]) if clear else fmt.DASH]
         moved = fmt.bytes_(entry["transfer"]["bytes"]) if entry["transfer"]["bytes"] else fmt.DASH
         held = fmt.count(entry["back_pressure"]["requests"]) if DECODE in entry["pools"] else fmt.DASH

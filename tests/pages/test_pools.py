@@ -129,19 +129,66 @@ def test_the_wait_for_the_link_is_from_the_prefills_end(words):
     said(slow, words)
 
 
+TIE, APART = ({"first_difference": 3, "gap": gap, "near_tie": gap < 1} for gap in (0.001, 2.0))
+
+
 @pytest.mark.parametrize(
-    ("place", "key"),
-    [(None, "same"), ({"first_difference": 3, "gap": 0.001, "near_tie": True}, "ties"), ({"first_difference": 3, "gap": 2.0, "near_tie": False}, "differ")],
+    ("places", "kv_format", "key"), [({}, "exact", "same"), ({"2:1": TIE, "1:2": TIE}, "exact", "ties"), ({"2:1": APART, "1:2": TIE}, "int4", "differ"), ({"2:1": APART}, "exact", "wrong")]
 )
 @LANGUAGES
-def test_tokens_that_differ_are_told(words, place, key):
+def test_tokens_that_differ_are_told(words, places, kv_format, key):
+    """In requests, of which there are four: counted in every arrangement 8 of 4 would differ. Fewer bits are blamed only where
+    there were fewer."""
     result = small.pools()
-    result["agreement"]["chat-1"]["2:1"] = place
+    result["manifest"]["scenario"]["kv_format"] = kv_format
+    result["agreement"]["chat-1"] |= places
     found = measured.headline(result, words)
     assert found[-1][0] == f"measured.tokens_{key}"
+    assert (found[-1][1]["n"], found[-1][1]["apart"]) == ("4", "1" if places else "0")
     one = measured.headline(small.pools(("unified",)), words)
     assert one[-1][0] == "measured.tokens_one"
     said([*found, *one], words)
+
+
+@pytest.mark.parametrize("failing", [(1,), (0, 1, 2, 3)], ids=len)
+@LANGUAGES
+def test_an_arrangement_that_left_requests_unserved_wins_nothing(words, failing):
+    """KV that came too late: pools that drop requests are done sooner, and tokens that nobody got are not the same."""
+    result = small.pools(("unified", "1:1"))
+    late = {"code": "transfer-late", "facts": {"late_s": 2.5, "bytes_per_s": 1000}, "message": "late"}
+    for index in failing:
+        result["arrangements"]["1:1"]["trace"]["requests"][index] |= {"status": "failed", "reason": late}
+    found = measured.headline(result, words)
+    assert found[0][0] == "measured.failed" and (found[0][1]["failed"], found[0][1]["all"]) == (str(len(failing)), "4")
+    assert "2.5" in said(found, words)
+    assert keys(found)[1:] == (["measured.tokens_rest"] if len(failing) == 1 else [])
+    assert set(measured.table(result, words)[1][1][2:6]) == {"–"} and measured.outcomes(result) is None
+
+
+@LANGUAGES
+def test_kv_that_was_given_up_is_told(words):
+    """A lease that ended while it waited: "none was lost" would be wrong, and a prefill that was done twice unseen."""
+    result = small.pools(("unified", "1:1"), held=0.5)
+    kept = said(measured.headline(result, words), words)
+    result["arrangements"]["1:1"]["trace"]["events"].append({"type": "returned", "at_s": 1.0, "request": 1, "worker": "decode-0"})
+    found = measured.headline(result, words)
+    assert dict(found)["measured.given_up"]["times"] == "1"
+    assert words("measured.kept") in kept and words("measured.kept") not in said(found, words)
+    assert words("measured.link_room").strip() in kept, "the wait for room must not be taken for the link's"
+
+
+@LANGUAGES
+def test_pools_on_other_hosts_are_not_said_to_share_this_machine(words):
+    """Their KV goes over a network, and "2 processes on 2 cores take turns" would be a riddle."""
+    result = small.pools(("unified", "1:1"))
+    for worker in result["arrangements"]["1:1"]["resources"]:
+        worker["host"] = {"name": "far-away"}
+    about = measured.about(result, "A case", words)
+    assert "far-away" in about and words("measured.about_memory") not in about
+    assert "measured.link_network" in keys(measured.headline(result, words))
+    result["arrangements"]["1:1"]["processes_at_most_cores"] = False
+    assert measured.crowded(result, words)[0] == "measured.crowded_hosts"
+    said([measured.crowded(result, words), *measured.headline(result, words)], words)
 
 
 @LANGUAGES
