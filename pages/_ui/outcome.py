@@ -9,7 +9,7 @@ import streamlit as st
 from engine.errors import LabError
 from engine.service import client
 from pages._ui import fmt, parts, recordings, routes, run_panel, session
-from pages._ui.words import Words
+from pages._ui.words import Words, model_title, quantization
 
 REPEATS = (1, 3)
 
@@ -111,7 +111,7 @@ def keep(result: dict, src: str, words: Words) -> None:
         "keep.id",
         run=result["run_id"],
         date=manifest["started_at"].replace("T", " ").removesuffix("Z") + " UTC",
-        model=f"{manifest['model']['title']} ({manifest['model']['quantization']})",
+        model=f"{model_title(manifest['model'], words)} ({quantization(manifest['model'], words)})",
         dtype=manifest["dtype"],
         threads=threads,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -63,6 +63,18 @@ def schedule_name(name: str, words: Words) -> str:
     """A schedule as a reader knows it; "2:1" says how many workers each pool has."""
     prefill, _, decode = name.partition(":")
     return words("schedule.pools", prefill=prefill, decode=decode) if decode else words(f"schedule.{name}.name")
+
+
+def model_title(model: Mapping, words: Words) -> str:
+    """The title of a manifest's model: its name, or, of one that we made up, what it is in the reader's language."""
+    key = f"model_title.{model.get('name')}"
+    return words(key) if key in words else model["title"]
+
+
+def quantization(model: Mapping, words: Words) -> str:
+    """How a manifest's model was quantised, in the reader's language where we say it ourselves."""
+    key = f"quantization.{'-'.join(re.findall('[a-z0-9]+', model['quantization'].lower()))}"
+    return words(key) if key in words else model["quantization"]
 
 
 def policy_name(name: str, words: Words) -> str:

@@ -8,7 +8,7 @@ from html import escape
 import streamlit as st
 
 from pages._ui import claims, outcome, parts
-from pages._ui.words import Words
+from pages._ui.words import Words, model_title
 from pages.course import evidence
 from pages.course.evidence import GAIN, PRICE, Change
 
@@ -74,6 +74,6 @@ def sources_html(results: Mapping[str, dict], words: Words) -> str:
     lines = {}
     for kind, result in results.items():
         if kind in evidence.KINDS:
-            model = f"<span>{escape(result['manifest']['model']['title'])}</span>"
+            model = f"<span>{escape(model_title(result['manifest']['model'], words))}</span>"
             lines[outcome.source_line(result, words).removesuffix("</div>") + model + "</div>"] = None
     return f"<div class='cr-sources'>{''.join(lines)}</div>"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from engine.experiments.recurrent_scenario import DECAY, DELTA, MECHANISMS, SOFTMAX, SUM
 from pages._ui import fmt
 from pages._ui.charts import log_ticks
-from pages._ui.words import Words
+from pages._ui.words import Words, model_title
 
 Sentence = tuple[str, dict[str, str]]
 STYLES = {SOFTMAX: 0, SUM: 2, DECAY: 3, DELTA: 4}
@@ -66,7 +66,7 @@ def forgotten(result: dict) -> list[Sentence]:
 def about(result: dict, words: Words) -> str:
     shape = result["shape"]
     facts = {
-        "model": result["manifest"]["model"]["title"],
+        "model": model_title(result["manifest"]["model"], words),
         "layers": fmt.count(shape["layers"]),
         "of": fmt.count(shape["model_layers"]),
         "heads": fmt.count(shape["heads"]),

@@ -14,7 +14,7 @@ from engine.measure import metrics
 from engine.measure.pools import DECODE, PREFILL, pool_of, queue
 from pages._ui import errors, fmt, parts
 from pages._ui.charts import even_ticks
-from pages._ui.words import Words, schedule_name
+from pages._ui.words import Words, model_title, schedule_name
 
 Sentence = tuple[str, dict[str, str]]
 UNIFIED, EXACT = "unified", "exact"
@@ -229,7 +229,7 @@ def about(result: dict, title: str, words: Words) -> str:
     facts = {
         "case": title,
         "requests": " + ".join(groups),
-        "model": result["manifest"]["model"]["title"],
+        "model": model_title(result["manifest"]["model"], words),
         "kv": fmt.binary_bytes(scenario["kv_bytes"]),
         "share": fmt.share(scenario["decode_kv_share"]),
         "link": link,

@@ -12,7 +12,7 @@ from statistics import fmean
 from engine.formulas import ring
 from pages._ui import fmt, parts
 from pages._ui.charts import even_ticks
-from pages._ui.words import Words
+from pages._ui.words import Words, model_title
 
 Sentence = tuple[str, dict[str, str]]
 
@@ -108,7 +108,7 @@ def about(result: dict, words: Words) -> str:
     scenario = result["manifest"]["scenario"]
     key = f"run.text_{scenario['text']}"
     facts = {
-        "model": result["manifest"]["model"]["title"],
+        "model": model_title(result["manifest"]["model"], words),
         "tokens": fmt.count(result["tokens"]),
         "text": words(key) if key in words else words("measured.own_text"),
         "ranks": fmt.count(result["ranks"]),

@@ -10,7 +10,7 @@ from html import escape
 
 from pages._ui import fmt, parts
 from pages._ui.charts import log_ticks
-from pages._ui.words import Words
+from pages._ui.words import Words, model_title
 from pages.rope import methods
 from pages.rope.methods import PLAIN, STREAMING
 
@@ -144,7 +144,7 @@ def about(result: dict, words: Words) -> str:
     key = f"run.text_{scenario['text']}"
     factor = scenario["factor"]
     facts = {
-        "model": result["manifest"]["model"]["title"],
+        "model": model_title(result["manifest"]["model"], words),
         "trained": fmt.count(result["trained"]),
         "text": words(key) if key in words else words("lengths.own_text"),
         "texts": fmt.count(result["texts"]),

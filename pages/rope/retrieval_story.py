@@ -12,7 +12,7 @@ from math import log
 
 from engine.formulas.intervals import against, wilson
 from pages._ui import fmt, parts
-from pages._ui.words import Words
+from pages._ui.words import Words, model_title
 from pages.rope import lengths_story, methods
 from pages.rope.methods import PLAIN, STREAMING
 
@@ -133,7 +133,7 @@ def about(result: dict, words: Words) -> str:
     """How it was asked."""
     trials = max((c["trials"] for c in result["cells"]), default=0)
     facts = {
-        "model": result["manifest"]["model"]["title"],
+        "model": model_title(result["manifest"]["model"], words),
         "trained": fmt.count(result["trained"]),
         "trials": fmt.count(trials),
         "depths": fmt.count(len(result["depths"])),

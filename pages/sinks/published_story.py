@@ -11,7 +11,7 @@ from collections.abc import Callable
 from engine import profiles
 from engine.profiles import PublishedTable
 from pages._ui import fmt
-from pages._ui.words import Words
+from pages._ui.words import Words, model_title
 from pages.sinks import policies
 from pages.sinks.streaming_story import after
 
@@ -62,7 +62,7 @@ def by_sinks(words: Words) -> Rows:
 def ours_by_sinks(result: dict, words: Words) -> Rows:
     """The same row of ours."""
     values = {row["sinks"]: row["perplexity_after"] for row in result["table"]}
-    model = result["manifest"]["model"]["title"]
+    model = model_title(result["manifest"]["model"], words)
     return _sinks_head(words), [_sinks_row(model, fmt.count(result["window"]), values, fmt.perplexity)]
 
 

@@ -13,7 +13,7 @@ from html import escape
 from engine.formulas.kv import KV_DTYPES
 from engine.formulas.transfer import pays_below, transfer_s
 from pages._ui import fmt, parts
-from pages._ui.words import Words
+from pages._ui.words import Words, model_title
 
 Sentence = tuple[str, dict[str, str]]
 BASE, SPOKEN = "bf16", "fp8"
@@ -148,7 +148,7 @@ def about(result: dict, words: Words) -> str:
     """What was sent, over what."""
     scenario, link = result["manifest"]["scenario"], result["link"]
     facts = {
-        "model": result["manifest"]["model"]["title"],
+        "model": model_title(result["manifest"]["model"], words),
         "scored": fmt.count(scenario["scored"]),
         "rate": fmt.bytes_per_s(link["bytes_per_s"]),
         "asked": fmt.bytes_per_s(link["asked_bytes_per_s"]),

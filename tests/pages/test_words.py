@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from engine.errors import MESSAGES, LabError
+from engine.model.catalog import CATALOG
 from pages._ui import errors
 from pages._ui.language import negotiate
-from pages._ui.words import PAGES, Words, parts, table
+from pages._ui.words import PAGES, Words, model_title, parts, quantization, table
 
+# Names and signs that are the same in both languages; "first wave" is the English term beside a Korean one.
+NAMES = {"Prefill vs Decode", "Ring Attention", "NTK-aware", "Llama 3", "config.json", "fp32", "bf16", "fp8", "first wave"}
 FOLDERS = sorted(p.parent.name for p in PAGES.glob("*/ko.toml"))
 
 
@@ -95,3 +98,20 @@ def test_fonts_and_licence_are_there():
     named = set(re.findall(r"url\((\d+\.woff2)\)", css))
     assert named == {p.name for p in fonts.glob("*.woff2")} and len(named) > 50
     assert "SIL OPEN FONT LICENSE" in (fonts / "LICENSE.txt").read_text().upper()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_table_is_in_its_language(folder):
+    """A text copied over and not translated, or put into the other table."""
+    ko, en = table("ko", folder), table("en", folder)
+    assert not [key for key, text in en.items() if re.search("[가-힣]", text)]
+    copied = {key: text for key, text in ko.items() if not re.search("[가-힣]", text) and re.search("[a-z]{2}", re.sub(r"\{[^}]*\}", "", text))}
+    assert not {key: text for key, text in copied.items() if text not in NAMES and not text.startswith("$$")}
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG))
+def test_what_the_catalogue_says_of_a_model_is_said_in_korean_where_it_is_no_name(name):
+    model, words = {"name": name, "title": CATALOG[name].title, "quantization": CATALOG[name].quantization}, Words("ko")
+    assert re.search("[가-힣]", quantization(model, words))
+    assert bool(re.search("[가-힣]", model_title(model, words))) == name.startswith("random")
+    assert model_title(model, Words("en")) == model["title"] and quantization(model, Words("en")) == model["quantization"]
