@@ -102,7 +102,10 @@ class _Bench(Desk):
             keys, written = torch.cat([keys, keys], 1), torch.cat([values[former], written], 1)
         if mechanism == SOFTMAX:
             # A model's own scale: keys and queries of numbers around 1 make scores of about the root of key_dim.
-            answers = f.scaled_dot_product_attention(asked, keys, written, scale=key_dim**0.5)
+            attend = f.scaled_dot_product_attention
+            # One trial after another: the scores of all of them at once are gigabytes where many pairs are asked for.
+            parts = [attend(*(part[at : at + 1] for part in (asked, keys, written)), scale=key_dim**0.5) for at in range(trials)]
+            answers = torch.cat(parts)
         else:
             _, state = chunked(keys, keys, written, self._rule(mechanism, trials, keys.shape[1], decay), chunk=CHUNK)
             answers = asked @ state

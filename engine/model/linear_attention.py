@@ -18,7 +18,7 @@ The same outputs in three forms. With D[i, j] the product of the decays of token
     chunked     that within chunks, and a state from chunk to chunk: linear in the length, and matrix products (prefill)
     recurrent   one token after another (decode)
 
-Shapes: queries and keys [heads, n, key_dim], values [heads, n, value_dim], log_decay (0 or less) and beta [heads, n], state
+Shapes: queries and keys [heads, n, key_dim], values [heads, n, value_dim], log_decay (0 or less, finite) and beta [heads, n], state
 [heads, key_dim, value_dim]. Heads that share a state are rows of one query: see `step`.
 """
 

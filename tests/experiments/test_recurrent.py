@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from engine.errors import LabError
 from engine.experiments import recurrent
@@ -20,6 +21,7 @@ from engine.experiments.recurrent_scenario import (
     recurrent_for,
     recurrent_presets,
 )
+from engine.experiments.recurrent_worker import _Bench
 from engine.model.catalog import CATALOG
 from engine.service import files
 
@@ -152,3 +154,18 @@ def test_the_same_seed_draws_the_same(run, tmp_path, monkeypatch):
     again = json.loads(done.stdout)
     wanted = [row for row in run[0]["recall"] if row["key_dim"] == 64 and row["pairs"] != 2]
     assert again["recall"] == wanted
+
+
+def test_recall_with_softmax_holds_the_scores_of_one_trial_at_a_time(monkeypatch):
+    """64 trials of 4,096 pairs, which a page can ask for, were gigabytes of scores that no check of the memory saw."""
+    bench, seen = _Bench(lambda record: None), []
+    bench.torch, bench.device = torch, "cpu"
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def watched(q, k, v, **rest):
+        seen.append(q.shape[:-1].numel() * k.shape[-2])
+        return attend(q, k, v, **rest)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    found = bench.ask(SOFTMAX, pairs=32, key_dim=64, rewritten=False, trials=8, decay=0.99, seed=0)
+    assert seen == [32 * 32] * 8 and found["right"] == 8 * 32
