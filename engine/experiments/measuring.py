@@ -21,6 +21,20 @@ def no_progress(phase: str, done: float, **facts: object) -> None:
     """For callers that do not look."""
 
 
+def announcement(plan: Plan, repeats: int = 1) -> dict:
+    """What can be told before the first record, of schedules or of arrangements of pools."""
+    schedules = plan.scenario.schedules
+    return {
+        "kind": plan.scenario.kind,
+        "schedules": list(schedules),
+        "repeats": repeats,
+        "requests": list(plan.requests),
+        "block_tokens": plan.setup.block_tokens,
+        "kv_bytes_per_token": plan.setup.kv_bytes_per_token,
+        "resources": {schedule: plan.resources(schedule) for schedule in schedules},
+    }
+
+
 def rotated(items: tuple, by: int) -> tuple:
     """The same, beginning with another one each time: whoever comes first always would have the cooler machine."""
     by %= len(items)

@@ -24,7 +24,7 @@ from dataclasses import replace
 from engine.experiments.agreement import agreement, texts_of
 from engine.experiments.hosts import apart, placed
 from engine.experiments.manifest import FORMAT, manifest
-from engine.experiments.measuring import Measuring, Meter, OnRecord, Progress, measuring, no_progress, observer
+from engine.experiments.measuring import Measuring, Meter, OnRecord, Progress, announcement, measuring, no_progress, observer
 from engine.experiments.plan import Plan, Setup, check_fits, plan_for, set_up
 from engine.experiments.pools_scenario import POOLS, PoolsScenario
 from engine.experiments.scenarios import new_run_id
@@ -69,7 +69,7 @@ def run_pools(
     Raises LabError("request-never-fits") too, where a worker of some arrangement could not hold a request.
     """
     plan = plan_pools(scenario)
-    on_plan(_announcement(plan))
+    on_plan(announcement(plan))
     runs: dict[str, list[dict]] = {}
     purpose = f"{POOLS}: {scenario.workload}"
     with measuring(plan, purpose, progress=progress, cancelled=cancelled, wait=wait, cluster_for=cluster_for) as bench:
@@ -107,20 +107,6 @@ def _deployed(scenario: PoolsScenario, setup: Setup) -> Deployment:
     if setup.device.device_class == "gpu":
         return gpu_pools_deployment(plain.model, plain.dtype, setup.device.num_gpus, pools)
     return pools_deployment(plain.model, plain.dtype, plain.entry("unified")[0].cores, pools)
-
-
-def _announcement(plan: PoolsPlan) -> dict:
-    """What can be told before the first record."""
-    names = plan.scenario.arrangements
-    return {
-        "kind": plan.scenario.kind,
-        "schedules": list(names),
-        "repeats": 1,
-        "requests": list(plan.requests),
-        "block_tokens": plan.setup.block_tokens,
-        "kv_bytes_per_token": plan.setup.kv_bytes_per_token,
-        "resources": {name: plan.resources(name) for name in names},
-    }
 
 
 def _entry(plan: PoolsPlan, bench: Measuring, name: str, records: list[dict]) -> dict:

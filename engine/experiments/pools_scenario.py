@@ -10,7 +10,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from engine.errors import LabError
 from engine.experiments.scenarios import (
     RequestGroup,
     SchedulesScenario,

@@ -14,6 +14,7 @@ from engine.experiments.measuring import (
     Meter,
     OnRecord,
     Progress,
+    announcement,
     long_index,
     measuring,
     no_progress,
@@ -44,33 +45,20 @@ def run_schedules(
     """Measure a scenario; returns the result.
 
     progress(phase, done, **facts): phases are waiting, starting-workers, measuring and decomposing; done in 0..1.
-    on_plan(plan): once, before anything is measured: what will be served, with what (see `_announcement`).
+    on_plan(plan): once, before anything is measured: what will be served, with what (see `engine.experiments.measuring.announcement`).
     on_record(schedule, repeat, record): every trace record as it comes; steps have the text of their tokens ("pieces").
     cluster_for(deployment): gives workers that outlive the run; without it they are started and ended here.
     run_id: the result's name, if it was promised to somebody already.
     Raises LabError, or `engine.serving.cluster.Cancelled`.
     """
     plan = plan_for(scenario)
-    on_plan(_announcement(plan))
+    on_plan(announcement(plan, scenario.repeats))
     purpose = f"schedules: {scenario.workload}"
     with measuring(
         plan, purpose, progress=progress, cancelled=cancelled, wait=wait, cluster_for=cluster_for
     ) as bench:
         result = _measure(plan, bench, progress, on_record)
     return {**result, "run_id": run_id or new_run_id()}
-
-
-def _announcement(plan: Plan) -> dict:
-    """What can be told before the first record."""
-    return {
-        "kind": plan.scenario.kind,
-        "schedules": list(plan.scenario.schedules),
-        "repeats": plan.scenario.repeats,
-        "requests": list(plan.requests),
-        "block_tokens": plan.setup.block_tokens,
-        "kv_bytes_per_token": plan.setup.kv_bytes_per_token,
-        "resources": {schedule: plan.resources(schedule) for schedule in plan.scenario.schedules},
-    }
 
 
 def _measure(plan: Plan, bench: Measuring, progress: Progress, on_record: OnRecord) -> dict:

@@ -190,8 +190,8 @@ class PrefillNode(Replica):
 class _Arrival:
     """KV on its way in: the offer, and the parts that may be read but were not yet.
 
-    admitted_ns: since when there is room for it; waits: whether it was told that there is none; layers: how many came; here_ns: when the last one is here, once it was
-    copied; error: what is wrong with it.
+    admitted_ns: since when there is room for it; waits: whether it was told that there is none; layers: how many came; here_ns:
+    when the last one is here, once it was copied; error: what is wrong with it.
     """
 
     offer: Offer

@@ -12,7 +12,7 @@ from html import escape
 
 from engine.formulas import pools
 from engine.profiles import DeviceProfile, ModelProfile
-from pages._ui import fmt, parts
+from pages._ui import fmt
 from pages._ui.words import Words
 from pages.pools.instance import Decoding, Instance
 

@@ -1,7 +1,5 @@
 """The lesson about pools: one engine against prefill and decode apart, how many of each, and of which GPU."""
 
-import streamlit as st
-
 from pages._ui import lesson, session
 from pages.pools import balance, details, gpu, measured
 
