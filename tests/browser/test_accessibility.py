@@ -1,25 +1,4 @@
-"""No serious or critical finding of axe, in both themes; figures have a text and a table; the keyboard is enough."""
-
-import pytest
-from axe_playwright_python.sync_playwright import Axe
-
-GRAVE = ("serious", "critical")
-PATHS = ["/", "/schedules", "/schedules?part=waiting", "/schedules?part=chunk-sweep", "/schedules?part=backlog", "/schedules?part=details", "/memory", "/memory?part=models", "/memory?part=details", "/transfer", "/transfer?part=overlap", "/transfer?part=calculator", "/pools?part=balance", "/pools?part=gpu", "/ring", "/ring?part=measured", "/ring?part=calculator", "/ring?part=details", "/open", "/open?part=ten-million"]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", PATHS)
-def test_axe_has_nothing_grave_to_say(visit, path, scheme):
-    watched = visit(locale="ko-KR", color_scheme=scheme)
-    page = watched.open(path)
-    page.wait_for_selector(".tl-canvas, .lab-table, .js-plotly-plot, .mw-stack, .lab-claim-rows, ul.lab-claims, .kt-timeline, .rg-cell")
-    found = Axe().run(page).response["violations"]
-    grave = [
-        (v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200])
-        for v in found
-        if v["impact"] in GRAVE
-    ]
-    assert not grave
+"""Figures have a text and a table; the keyboard is enough. (axe reads every page in test_every_page.py.)"""
 
 
 def test_the_timeline_opens_as_a_table_by_keyboard(visit):

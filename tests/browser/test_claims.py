@@ -1,7 +1,6 @@
-"""The Claims page in a real browser: the list leads to the cards, choices go into the address, it fits a phone, axe agrees."""
+"""The Claims page in a real browser: the list leads to the cards, choices go into the address, it fits a phone."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 LANGUAGES = {"ko-KR": ("글 B", "입력과 출처"), "en-US": ("Text B", "Inputs and their sources")}
 
@@ -37,21 +36,10 @@ def test_from_a_lesson_to_its_claims_and_back(visit):
     page.wait_for_selector(".lab-headline")
 
 
-@pytest.mark.parametrize("locale", LANGUAGES)
-def test_a_phone_has_nothing_to_scroll_sideways(visit, locale):
-    watched = visit(locale=locale, width=390, height=844, is_mobile=True, has_touch=True)
+def test_a_phone_has_nothing_to_scroll_sideways(visit):
+    watched = visit(locale="ko-KR", width=390, height=844, is_mobile=True, has_touch=True)
     page = watched.open("/claims")
     page.wait_for_selector("#claim-B4")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     wide = "[...document.querySelectorAll('.lab-claim *')].filter(e => e.getBoundingClientRect().right > 391 && !e.closest('.lab-scroll')).length"
     assert page.evaluate(wide) == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_has_nothing_grave_to_say(visit, scheme):
-    watched = visit(locale="ko-KR", color_scheme=scheme)
-    page = watched.open("/claims")
-    page.wait_for_selector("#claim-B4")
-    page.locator("#claim-A1 summary").click()
-    grave = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
-    assert not [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200]) for v in grave]

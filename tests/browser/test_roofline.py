@@ -2,13 +2,9 @@
 
 import re
 
-import pytest
-from axe_playwright_python.sync_playwright import Axe
-
 from tests.browser.test_schedules import address
 
 PICKED = ".lab-picked h3"
-PARTS = ("", "?part=batch", "?part=details")
 
 
 def test_a_point_is_picked_by_keyboard_and_tells_its_numbers_in_both_languages(visit):
@@ -51,18 +47,6 @@ def test_the_batch_slider_answers(visit):
     watched.see("배치 4,096에서 행렬은")
     watched.see("고른 배치는 벽 너머에 있습니다")
     page.locator("svg[role=img][aria-label*='어텐션']").wait_for()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_has_nothing_grave_to_say_and_a_phone_scrolls_down_only(visit, scheme):
-    for part in PARTS:
-        watched = visit(locale="ko-KR", color_scheme=scheme, width=390, height=844, is_mobile=True, has_touch=True)
-        page = watched.open(f"/roofline{part}")
-        page.wait_for_selector(".pl-svg, .lab-table")
-        found = Axe().run(page).response["violations"]
-        assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
-        inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
-        assert inner <= outer, part
 
 
 def test_a_real_run_of_a_few_steps(visit):

@@ -192,15 +192,6 @@ def test_an_unknown_run_is_said_and_the_recording_shown(visit):
     page.wait_for_selector(".lab-badge-recorded")
 
 
-def test_a_phone_never_scrolls_sideways(visit):
-    for path in ("/", "/schedules", "/schedules?part=waiting", "/schedules?part=backlog", "/schedules?part=details"):
-        watched = visit(width=390, height=844, is_mobile=True, has_touch=True)
-        page = watched.open(path)
-        page.wait_for_selector(f"{CANVAS}, .lab-table, .js-plotly-plot")
-        inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
-        assert inner <= outer, path
-
-
 def test_the_navigation_leads_everywhere_and_keeps_the_language(visit):
     """On a wide screen and on a phone: the language switch must not lie over the navigation."""
     for width, phone in ((1440, False), (390, True)):

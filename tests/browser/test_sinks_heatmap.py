@@ -162,18 +162,6 @@ def test_a_head_chosen_by_keyboard_brings_its_map_and_stays(visit, locale, headl
     page.get_by_role("heading", name=then).wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_has_nothing_grave_to_say_and_a_phone_scrolls_down_only_on_the_page(visit, scheme):
-    for part in ("", "?part=details"):
-        watched = visit(locale="ko-KR", color_scheme=scheme, width=390, height=844, is_mobile=True, has_touch=True)
-        page = watched.open(f"/sinks{part}")
-        page.wait_for_selector(".st-key-lab-model" if part else ".ht-cell")
-        found = Axe().run(page).response["violations"]
-        assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
-        inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
-        assert inner <= outer, part
-
-
 def test_a_real_run_of_a_text_of_ones_own(visit):
     """From a pasted text with emoji and right-to-left words to its map, and back by its address."""
     watched = visit()

@@ -93,20 +93,3 @@ def test_axe_has_nothing_grave_to_say_of_the_cells_and_a_phone_scrolls_down_only
     found = Axe().run(page).response["violations"]
     assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.parametrize(("locale", "words"), [("en-US", Words("en", "sinks")), ("ko-KR", Words("ko", "sinks"))], ids=["en", "ko"])
-def test_the_parts_open_and_axe_has_nothing_grave_to_say(visit, locale, words):
-    watched = visit(locale=locale, width=390, height=844, is_mobile=True, has_touch=True)
-    page = watched.open("/sinks")
-    for part, seen in (("streaming", "streaming.section_cells"), ("needle", None), ("published", "published.section_forgets")):
-        page.get_by_role("tab", name=words(f"part.{part}"), exact=True).click()
-        if seen:
-            watched.see(words(seen))
-        else:
-            page.get_by_role("button", name=words("run.go")).wait_for()
-        watched.settle()
-        found = Axe().run(page).response["violations"]
-        assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")], part
-        inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
-        assert inner <= outer, part

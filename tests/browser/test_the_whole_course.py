@@ -48,7 +48,10 @@ class Walk:
     def arrived(self, page: str) -> None:
         self.watched.until(f"location.pathname === '/{page}' && !!document.querySelector('h1.lab-title')")
         self.watched.settle()
-        assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), page
+        assert not self.wide(), page
+
+    def wide(self) -> bool:
+        return self.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth > innerWidth")
 
     def lesson(self, lesson: str, own_run=None) -> None:
         """One lesson, from its title to the link to the next one."""
@@ -97,7 +100,7 @@ class Walk:
         self.watched.settle()
         self.answer(self.posed(items[at]))
         self.page.wait_for_selector(".qz-right")
-        assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), items[at].id
+        assert not self.wide(), items[at].id
 
     def posed(self, item) -> Posed:
         """The question with the numbers that were drawn for this browser."""
@@ -185,7 +188,7 @@ def test_a_new_learner_walks_the_whole_path(visit, lang, device, keyboard, own_r
     page.get_by_role("tab", name=words("part.synthesis")).click()
     page.wait_for_selector(".cr-remedy")
     walk.watched.settle()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert not walk.wide()
     if lang == "ko":
         wide = "[...document.querySelectorAll('.cr-axes *, .cr-remedy *')].filter(e => e.getBoundingClientRect().right > 391).length"
         assert page.evaluate(wide) == 0

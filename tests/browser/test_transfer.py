@@ -1,18 +1,4 @@
-"""The transfer lesson in a browser: only its picture is drawn anew when a link is chosen, and a phone scrolls down only."""
-
-import pytest
-
-
-def wide(page) -> bool:
-    return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
-
-
-@pytest.mark.parametrize(("part", "shown"), [("formats", ".kt-bars"), ("overlap", ".kt-timeline"), ("calculator", ".pl-svg")])
-def test_a_phone_scrolls_down_only(visit, part, shown):
-    watched = visit(locale="ko-KR", width=390, height=844)
-    page = watched.open(f"/transfer?part={part}")
-    page.wait_for_selector(shown)
-    assert not wide(page)
+"""The transfer lesson in a browser: only its picture is drawn anew when a link is chosen."""
 
 
 def test_over_a_slower_link_the_bars_are_computed(visit):
