@@ -16,7 +16,6 @@ from engine.formulas.kv import Attention
 from engine.formulas.memory import request_bytes, requests_that_fit, room_bytes
 
 GIB = 2**30
-KIB = 2**10
 RESERVE = 0.1
 
 # ---------------------------------------------------------------- memory: how large a cache is, how many fit
