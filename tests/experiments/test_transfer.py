@@ -157,8 +157,7 @@ def test_damage_is_noticed(monkeypatch):
     assert folders() == before
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["prefill", "decode"])
-@pytest.mark.parametrize("policy", ["fp8", "quality", "overlap"])
+@pytest.mark.parametrize(("which", "policy"), [(0, "fp8"), (1, "fp8"), (1, "quality"), (0, "overlap")])
 def test_a_killed_process_fails_the_run_with_its_reason(which, policy):
     """In the middle of a transfer, of work of both, of a prefill: one sentence, the other one gone too, no memory left."""
     before = folders()
