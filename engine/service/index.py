@@ -11,8 +11,9 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from filelock import FileLock
 from sqlalchemy import (
@@ -32,7 +33,7 @@ from sqlalchemy import (
     insert,
     text,
 )
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.pool import NullPool
 
 from engine.errors import LabError
@@ -108,6 +109,16 @@ READERS = Table(
 _NOWHERE_ELSE = (LEARNERS, READERS)
 
 
+@dataclass(eq=False)
+class _Change:
+    """What a thread wants written, and what became of it."""
+
+    work: Callable[[Connection], Any]
+    found: Any = None
+    error: BaseException | None = None
+    ended: bool = False
+
+
 class Index:
     """wait_s: how long a transaction waits for another process that holds the database."""
 
@@ -116,7 +127,9 @@ class Index:
         self._engine = _engine(self.path, wait_s)
         self._prepared: tuple[int, int] | None = None
         self._wait_s = wait_s
-        self._writing, self._preparing = threading.Lock(), threading.Lock()
+        self._preparing = threading.Lock()
+        # Of the threads that write: one of them writes for all that wait.
+        self._turns, self._writing, self._waiting = threading.Condition(), False, list[_Change]()
         self._kept_open: sqlite3.Connection | None = None
 
     def read(self, work: Callable[[Connection], Found]) -> Found:
@@ -124,10 +137,53 @@ class Index:
         return self._run(work, "BEGIN")
 
     def write(self, work: Callable[[Connection], Found]) -> Found:
-        """The same for `work` that changes it; all of its changes or none. It is called again after a repair."""
-        # Threads of one process take turns here: for a turn in the database SQLite can only ask again and again.
-        with self._turn(self._writing):
-            return self._run(work, "BEGIN IMMEDIATE")
+        """The same for `work` that changes it; all of its changes or none, and they are on disk then. It may run in another
+        thread, together with what others wait for, and is called again after a repair."""
+        mine = _Change(work)
+        with self._turns:
+            self._waiting.append(mine)
+            self._turns.wait_for(lambda: mine.ended or not self._writing, self._wait_s)
+            if self._writing and mine in self._waiting:
+                self._waiting.remove(mine)
+                raise LabError("store-busy", path=str(self.path))
+            self._turns.wait_for(lambda: mine.ended or not self._writing)  # it is being written: soon it is known
+            if not mine.ended:
+                self._writing = True
+                together, self._waiting = self._waiting, []
+        if not mine.ended:
+            self._write_for(together)
+        if mine.error:
+            raise mine.error
+        return mine.found
+
+    def _write_for(self, together: list[_Change]) -> None:
+        """One transaction for all: a flush of the disk takes longer than what a page notes. One's own error spoils no other's
+        change; what fails for all is told to all."""
+
+        def changes(connection: Connection) -> None:
+            for change in together:
+                change.error = None
+                try:
+                    with connection.begin_nested():
+                        change.found = change.work(connection)
+                except DatabaseError as error:
+                    if not isinstance(error, IntegrityError):
+                        raise
+                    change.error = self._told(error)
+                except Exception as error:
+                    change.error = error
+
+        try:
+            self._run(changes, "BEGIN IMMEDIATE")
+        except BaseException as error:
+            for change in together:
+                change.error = error
+        finally:
+            with self._turns:
+                for change in together:
+                    change.ended = True
+                self._writing = False
+                self._turns.notify_all()
 
     def _run(self, work: Callable[[Connection], Found], begin: str) -> Found:
         before = _identity(self.path)

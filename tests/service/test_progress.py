@@ -1,17 +1,22 @@
 """A learner's progress: kept, taken elsewhere with a code, erased; whatever a browser, two of them, or a damaged disk do."""
 
+import contextlib
 import json
 import os
 import re
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
 
 from engine import texts
 from engine.errors import LabError
@@ -45,6 +50,44 @@ def known(learners: Learners, browser: str) -> dict:
     found = learners.of(browser).progress
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record["at"]) for record in found.values())
     return {topic: {name: value for name, value in record.items() if name != "at"} for topic, record in found.items()}
+
+
+def counted(index, monkeypatch) -> list[int]:
+    """For how many each transaction wrote, from now on."""
+    written_for, write_for = [], index._write_for
+
+    def counting(together: list) -> None:
+        written_for.append(len(together))
+        write_for(together)
+
+    monkeypatch.setattr(index, "_write_for", counting)
+    return written_for
+
+
+def wait_until(true) -> None:
+    deadline = time.monotonic() + 60
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def waiting_in_line(index, monkeypatch):
+    """Somebody writes and does not end. `release(number)`: when so many wait, he ends; for how many each one then wrote."""
+    begun, end = threading.Event(), threading.Event()
+    writer = threading.Thread(target=index.write, args=(lambda _: (begun.set(), end.wait(60)),))
+    writer.start()
+    begun.wait(60)
+    written_for = counted(index, monkeypatch)
+
+    def release(number: int) -> list[int]:
+        wait_until(lambda: len(index._waiting) >= number)
+        end.set()
+        writer.join(60)
+        return written_for
+
+    yield release
+    end.set()
+    writer.join(60)
 
 
 class TestNoting:
@@ -140,18 +183,61 @@ class TestNoting:
         learners.resume(OTHER, code)
         assert known(learners, OTHER) == {"lesson:memory": {"opened": True}}
 
-    def test_200_learners_keep_apart(self, learners):
-        """A large class, all at once: everybody finds his own answers."""
-        browsers = [hashed(f"learner {number}") for number in range(200)]
-        patient = Store(wait_s=30.0).learners
+    def test_200_learners_who_note_at_once_keep_all_and_keep_apart(self, home, monkeypatch):
+        """A large class presses the same button: a flush of the disk for each note would make most of them wait too long."""
+        monkeypatch.setattr(client, "_client", made := client.Client())
+        monkeypatch.setattr(made, "_kept_store", Store(wait_s=30.0))
+        written_for = counted(made.store._index, monkeypatch)
+        client.note_progress("somebody", "lesson:memory", {"opened": True})
+        together = threading.Barrier(200)
 
-        def answer(number: int) -> None:
-            patient.note(browsers[number], f"quiz:only-{number}", {"attempts": number})
+        def learn(number: int) -> None:
+            together.wait(60)
+            for at in range(3):
+                client.note_progress(f"learner {number}", f"quiz:item-{at}", {"attempts": number})
 
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(answer, range(200)))
-        for number, browser in enumerate(browsers):
-            assert known(learners, browser) == {f"quiz:only-{number}": {"attempts": number}}
+        with ThreadPoolExecutor(200) as pool:
+            list(pool.map(learn, range(200)))
+        for number in range(200):
+            expected = {f"quiz:item-{at}": {"attempts": number} for at in range(3)}
+            assert known(made.store.learners, hashed(f"learner {number}")) == expected
+        assert sum(written_for) == 601 and len(written_for) < 300
+
+    def test_a_note_that_is_refused_spoils_no_other_of_its_transaction(self, learners, monkeypatch):
+        """It is taken back alone, and only who noted it hears of it."""
+        monkeypatch.setattr(progress, "MOST_BYTES", 300)
+        browsers = [hashed(f"learner {number}") for number in range(6)]
+        sizes = [10, 400, 10, 10, 400, 10]
+        with waiting_in_line(learners._index, monkeypatch) as release, ThreadPoolExecutor(6) as pool:
+            notes = [pool.submit(learners.note, b, "quiz:a", {"answer": "x" * size}) for b, size in zip(browsers, sizes, strict=True)]
+            written_for = release(6)
+        assert written_for == [6]
+        for browser, size, note in zip(browsers, sizes, notes, strict=True):
+            if size == 400:
+                refused("progress-full", note.result)
+            assert known(learners, browser) == ({"quiz:a": {"answer": "x" * 10}} if size == 10 else {})
+        assert rows(learners) == (4, 4), "a learner who could note nothing is none"
+
+    def test_who_waits_too_long_in_line_has_noted_nothing(self, home, monkeypatch):
+        """Told "busy", he tries again: what was refused must not be written behind his back."""
+        learners = Store(wait_s=0.2).learners
+        with waiting_in_line(learners._index, monkeypatch) as release:
+            refused("store-busy", learners.note, ME, "quiz:a", {"attempts": 1})
+            assert release(0) == []
+        learners.note(OTHER, "quiz:a", {"attempts": 1})
+        assert learners.of(ME) == Learner()
+
+    def test_a_disk_that_takes_nothing_is_told_to_all_who_wait(self, learners, monkeypatch):
+        """Only one of them spoke with the database: the others must not think that their notes are kept."""
+        full = OperationalError("COMMIT", None, sqlite3.OperationalError("database or disk is full"))
+        with waiting_in_line(learners._index, monkeypatch) as release, ThreadPoolExecutor(4) as pool, monkeypatch.context() as patch:
+            notes = [pool.submit(learners.note, hashed(str(number)), "quiz:a", {"attempts": 1}) for number in range(4)]
+            wait_until(lambda: len(learners._index._waiting) == 4)
+            patch.setattr(learners._index, "_once", Mock(side_effect=full))
+            release(4)
+            for note in notes:
+                refused("store-unwritable", note.result)
+        assert rows(learners) == (0, 0)
 
 
 class TestCodes:
