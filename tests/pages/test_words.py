@@ -87,9 +87,9 @@ def test_which_language(asked, header, lang):
 
 def test_no_sentence_has_a_particle_that_must_guess():
     """Korean particles change with the sound before them; a text with both forms would look machine-made."""
-    for folder in FOLDERS:
-        for key, text in table("ko", folder).items():
-            assert not re.search(r"[을를이가은는]\([을를이가은는]\)", text), key
+    for folder, texts in {**{folder: table("ko", folder) for folder in FOLDERS}, "errors": errors.korean()}.items():
+        for key, text in texts.items():
+            assert not re.search(r"[을를이가은는과와]\([을를이가은는과와]\)|\((으|이)\)", text), (folder, key)
 
 
 def test_fonts_and_licence_are_there():
