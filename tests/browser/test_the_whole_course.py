@@ -61,6 +61,7 @@ class Walk:
         prediction = first_prediction(lesson, bool(own_run))
         tab = self.page.get_by_role("tab", name=words(f"part.{prediction.part}"), exact=True)
         if tab.get_attribute("aria-selected") != "true":
+            tab.evaluate("tab => tab.scrollIntoView({ inline: 'center' })")  # on a phone a row of tabs is pushed aside
             self.press(tab)
         self.predict(prediction, words)
         if own_run:
