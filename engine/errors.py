@@ -77,6 +77,7 @@ SERVING = {
     "pool-addresses": "Some workers joined over 127.0.0.1 and others from outside, so they could not reach each other; let all join at the coordinator's address in the network.",
     "pool-mesh": "{workers} could not connect to the other workers ({why}); they must reach each other directly, so look for a firewall between the hosts.",
     "pool-host-gone": "The connection to {worker} on the host {host} is gone ({why}); the run is lost, nothing else is. See what that host says, and run it again.",
+    "pool-host-nonsense": "The host {host} sent what no worker says ({worker}, {what}); the run is lost, nothing else is. Install the lab there once more, and run it again.",
     "pool-coordinator-gone": "The connection to the coordinator is gone ({why}); the worker was ended. Join again when a new run waits.",
     "kv-link-broken": "{worker} could not get KV from {source} over the network ({why}); the run is lost, nothing else is. Check the network between these hosts.",
     "torch-without-cuda": "There is a GPU, but the installed PyTorch ({version}) has no CUDA; install the CUDA build, or choose the device cpu.",

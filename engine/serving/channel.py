@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from engine.measure.clock import now_ns
+from engine.serving.forms import moment
 
 BEAT_S = 1.0
 SILENCE_S = 10.0
@@ -94,6 +95,8 @@ class Channel:
 
     def _take(self, record: dict) -> None:
         match record["type"]:
+            case "beat" | "beaten" if not all(moment(value) for name, value in record.items() if name != "type"):
+                raise ValueError("a moment that is none")
             case "beat":
                 self._answer(record["sent_ns"])
             case "beaten":

@@ -14,6 +14,7 @@ from pathlib import Path
 from engine.errors import LabError
 from engine.measure.clock import now_ns
 from engine.serving.deployment import Deployment, WorkerSpec
+from engine.serving.forms import requests_in
 from engine.serving.messages import decode, encode, together
 from engine.serving.process import WorkerProcess
 from engine.serving.request import Request
@@ -269,6 +270,8 @@ class _Session:
             except queue.Empty:
                 continue
             self.cluster.check(name, record)
+            if not (worker := self.cluster.workers[name]).on_this_host and (what := self._unexpected(name, record)):
+                raise worker.nonsense(what)
             self._take(name, record)
 
     def _arrive(self, requests: list[Request]) -> None:
@@ -282,6 +285,15 @@ class _Session:
             except LabError as error:
                 self._note({"type": "Refused", "index": request.index, "error": error.as_dict(), "at_ns": now_ns()})
         self._send(addressed)
+
+    def _unexpected(self, name: str, record: dict) -> str:
+        """What of a record, whose form is right, is about nothing that this session has; "" if nothing is."""
+        kind = record["type"]
+        if strange := requests_in(record) - self.router.requests.keys():
+            return f"{kind}: {min(strange)}"
+        if kind == "Offer" and record["source"] != name:
+            return f"{kind}: source"
+        return kind if kind == "Part" and not self.router.offered(record["index"]) else ""
 
     def _take(self, name: str, record: dict) -> None:
         record["worker"] = name

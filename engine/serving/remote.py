@@ -39,6 +39,7 @@ from engine.serving.channel import Channel
 from engine.serving.clocks import shifted
 from engine.serving.cluster import Cancelled, Cluster
 from engine.serving.deployment import Deployment, WorkerSpec
+from engine.serving.forms import fault
 from engine.serving.process import WorkerProcess
 
 LAB = "long-context-lab-pool"
@@ -136,6 +137,10 @@ class RemoteWorker:
         self.channel.ended.wait(2.0)  # its last words may be on their way
         return self._error or self._gone("it did not take what it was sent")
 
+    def nonsense(self, what: str) -> LabError:
+        """The error that tells that it said what no worker says."""
+        return LabError("pool-host-nonsense", worker=self.name, host=self.host["name"], what=what)
+
     def kill(self) -> None:
         """Let it go, and wait until it is gone. Harmless to repeat."""
         with suppress(OSError):
@@ -150,6 +155,9 @@ class RemoteWorker:
         self.host["clock_offset_ns"], self.host["clock_uncertainty_ns"] = self._clock
 
     def _take(self, record: dict) -> None:
+        if what := fault(record):
+            self._error = self.nonsense(what)
+            raise ValueError(what)  # ends the channel
         match record["type"]:
             case "store":
                 self._share(self, record)
@@ -275,7 +283,7 @@ class Gate:
                 write(sock, {"type": "failed", "error": error.as_dict()})
                 sock.shutdown(socket.SHUT_WR)
                 file.readline(LONGEST_GREETING)  # until it has read that
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
                 pass  # nobody of ours
             file.close()
             sock.close()

@@ -67,6 +67,10 @@ class Router:
         if index in self._left[worker]:
             self._left[worker][index] = max(0, self._left[worker][index] - tokens)
 
+    def offered(self, index: int) -> bool:
+        """Whether a request's KV was ever offered to a decode worker."""
+        return index in self._decode_of
+
     def handle(self, worker: str, message: Message) -> Addressed:
         """What follows from a worker's message."""
         match message:

@@ -4,6 +4,7 @@ Where the system allows it, the prefill worker's host has another clock, as a re
 """
 
 import json
+import queue
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from engine.serving import channel as channel_module
 from engine.serving import remote
 from engine.serving.cluster import Cancelled
 from engine.serving.deployment import Deployment, WorkerSpec
+from engine.serving.messages import Offer, Part, encode
 from engine.serving.relay import Relay, join
 from engine.serving.remote import Gate, address_of, engine_version, proof_of
 from tests.serving.test_real_workers import (
@@ -329,10 +331,19 @@ class TestTheGate:
         """A port scanner, a browser: nobody waits for it, and it ends nothing."""
         other = Stranger(gate.address)
         other.read()
-        other.socket.sendall(words)
-        other.socket.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it may be let go before it has said all
+            other.socket.sendall(words)
+            other.socket.shutdown(socket.SHUT_WR)
         with suppress(ConnectionResetError):
             assert other.file.read() == b"" or words.startswith(b'{"role"')
+        assert Stranger(gate.address).introduce(gate.code)["type"] == "welcome"
+
+    @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+    def test_who_knows_the_code_and_describes_himself_in_nonsense_is_let_go(self, gate):
+        """An infinite core is no whole number, and no ValueError."""
+        for cores in ([float("inf")], [None], 5, ["x"]):
+            with pytest.raises(ValueError):
+                Stranger(gate.address).introduce(gate.code, cores=cores)
         assert Stranger(gate.address).introduce(gate.code)["type"] == "welcome"
 
     def test_who_says_nothing_is_in_nobody_s_way(self, gate):
@@ -414,6 +425,79 @@ def test_a_host_without_a_sign_of_life_is_gone(monkeypatch):
         waiting.join(20)
         assert ended[0].value.code == "pool-host-gone" and "no sign of life" in ended[0].value.facts["why"]
         stranger.socket.close()
+
+
+class Pretender(threading.Thread):
+    """A host that joins and answers as one should, until it is asked for `until`: then it says something else."""
+
+    ANSWERS = {"mesh": {"type": "meshed"}, "open": {"type": "opened"}, "close": {"type": "closed"}, "ping": {"type": "pong", "now_ns": 1}}
+    LOADED = {"type": "loaded", "pid": 1, "load_s": 0.0, "threads": 1, "torch": "2", "device_name": None}
+
+    def __init__(self, gate: Gate, role: str, until: str = "", line: str = "") -> None:
+        super().__init__(daemon=True)
+        self.stranger, self.until, self.line = Stranger(gate.address), until, line
+        assert self.stranger.introduce(gate.code, role=role)["type"] == "welcome"
+        self.stranger.write({"type": "ready"})
+        self.start()
+
+    def run(self) -> None:
+        answers = {**self.ANSWERS, "load": self.LOADED}
+        with suppress(OSError, ValueError):
+            while (record := self.stranger.read())["type"] != "bye":
+                if record["type"] == self.until:
+                    self.stranger.socket.sendall(self.line.encode() + b"\n")
+                elif record["type"] == "beat":
+                    self.stranger.write({**record, "type": "beaten", "now_ns": record["sent_ns"]})
+                elif record["type"] in answers:
+                    self.stranger.write(answers[record["type"]])
+        with suppress(OSError):
+            self.stranger.socket.shutdown(socket.SHUT_RDWR)
+
+
+NONSENSE = [
+    ("mesh", '{"type": "failed", "error": 7}', "failed: error"),
+    ("mesh", '{"type": "store", "key": "k", "value": 5}', "store: value"),
+    ("load", '{"type": "loaded", "at_ns": "x"}', "loaded: pid, loaded: load_s, loaded: threads"),
+    ("load", '{"type": "died"}', "died: exit, died: last_words"),
+    ("Submit", '{"type": "step"}', "step: begin_ns, step: end_ns, step: slices"),
+    ("Submit", '{"type": "start", "at_ns": 5}', "'start'"),
+    ("Submit", '{"type": "Finished", "index": 77}', "Finished: 77"),
+    ("Submit", '{"type": "Finished", "index": 0, "more": 1}', "Finished: more"),
+    ("Submit", encode(Part(0, 0, 0, 1, (1, 2))), "Part"),
+    ("Submit", encode(Offer(0, 3, [1, 2, 3], 5, 0, 0, "prefill-7", [0])), "Offer: source"),
+]
+
+
+@pytest.mark.parametrize("until, line, what", NONSENSE, ids=[f"{until} {line[:40]}" for until, line, _ in NONSENSE])
+def test_a_host_that_talks_nonsense_is_named(until, line, what):
+    """It has the code and a broken program: no traceback of ours, no wait for the time limit, and nobody else is blamed."""
+    with Gate("127.0.0.1:0", "random-tiny") as gate:
+        gate._wanted = dict.fromkeys(remote.ROLES, 1)
+        threading.Thread(target=gate._accept, daemon=True).start()
+        with pytest.raises(LabError) as caught:
+            hosts = [Pretender(gate, "prefill", until, line), Pretender(gate, "decode")]
+            with gate.cluster(DEPLOYMENT, limit_s=20) as cluster:
+                cluster.start({"prefill", "decode"})
+                serve(cluster, REQUESTS[:1], "disaggregated")
+    assert caught.value.code == "pool-host-nonsense"
+    assert caught.value.facts == {"worker": "prefill-0", "host": "far", "what": what}
+    for host in hosts:
+        host.join(20)
+        assert not host.is_alive()
+
+
+@pytest.mark.parametrize("line", [b"7", b'{"type": 7', b'{"type": "beat"}', b'{"type": "beat", "sent_ns": "x"}', b'{"type": "beaten", "sent_ns": 1, "now_ns": 1e400}'])
+def test_a_connection_that_carries_no_records_ends(line):
+    """A clock that is infinitely far ahead would be in every moment of that host."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = socket.create_connection(server.getsockname())
+        here, _ = server.accept()
+    ended = queue.SimpleQueue()
+    channel = channel_module.Channel(here, here.makefile("rb"), lambda record: None, ended.put)
+    channel.start()
+    there.sendall(line + b"\n")
+    assert ended.get(timeout=20) == "what came is no record" and channel.clock() is None
+    there.close()
 
 
 def test_codes_differ_and_are_long_enough():
