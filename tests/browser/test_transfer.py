@@ -9,5 +9,5 @@ def test_over_a_slower_link_the_bars_are_computed(visit):
     page.get_by_label("The way between the pools").click()
     page.get_by_role("option", name="Ethernet 10 Gb/s").click()
     watched.see("The way is computed")
-    page.get_by_role("radio", name="512", exact=True).or_(page.get_by_role("button", name="512", exact=True)).first.click()
+    page.get_by_role("radio", name="384", exact=True).or_(page.get_by_role("button", name="384", exact=True)).first.click()
     page.locator(".kt-text mark").first.wait_for()
