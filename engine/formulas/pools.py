@@ -5,8 +5,7 @@
                   (weights + b x KV of one) / (bytes/s)   and   b x FLOP of a token / (FLOP/s)
               where b is as large as memory allows and as a token's time may be (roofline; Pope et al. 2022, arXiv 2211.05102, section 2)
     balance   both pools must serve the same requests, so instances stand as the instance-seconds that a request takes in each:
-              P : D = (1 / prefill rate) : (1 / decode rate). Whole instances for a rate: ceil(rate / rate of one) in each pool
-              (DistServe: Zhong et al. 2024, arXiv 2401.09670, section 4.1, algorithm 1)
+              P : D = (1 / prefill rate) : (1 / decode rate) (DistServe: Zhong et al. 2024, arXiv 2401.09670, section 4.1, algorithm 1)
     split     of n instances, p prefill and n - p decode serve min(p x prefill rate, (n - p) x decode rate); the other pool idles
     unified   n instances that do both serve at most n / (1/prefill rate + 1/decode rate): what no split can exceed, since that
               is a split into fractions. What a split gains is not in this count: nobody's decode waits for a prefill, and the
@@ -16,17 +15,12 @@
 Rates are upper bounds under even load: requests that come in bursts queue before they are reached.
 """
 
-from math import ceil, floor, inf
+from math import floor, inf
 
-from engine.formulas.flops import attention_flops, compute_s, matrix_flops
+from engine.formulas.flops import attention_flops, matrix_flops
 
 PFLOP, TB, GB = 1e15, 1e12, 1e9
 SECONDS_PER_HOUR = 3600
-
-
-def prefill_rate_per_s(prompt_flops: float, flops_per_s: float, *, utilisation: float = 1.0, devices: int = 1) -> float:
-    """Prompts a second of one instance."""
-    return 1 / compute_s(prompt_flops, flops_per_s, utilisation=utilisation, devices=devices)
 
 
 def token_flops(parameters: int, layers: int, heads: int, head_dim: int, context: float) -> float:
@@ -59,13 +53,6 @@ def decode_rate_per_s(batch: int, step_s: float, output_tokens: int) -> float:
 def ratio(prefill_rate: float, decode_rate: float) -> float:
     """Prefill instances for one decode instance. inf: decode has nothing to do; 0: it serves nothing."""
     return decode_rate / prefill_rate
-
-
-def instances_for(rate_per_s: float, rate_of_one: float) -> int:
-    """Whole instances for a rate. Raises ValueError for one that serves nothing."""
-    if not rate_of_one > 0:
-        raise ValueError("an instance that serves nothing is never enough")
-    return max(1, ceil(rate_per_s / rate_of_one - 1e-9))
 
 
 def split_rate_per_s(prefill: int, decode: int, prefill_rate: float, decode_rate: float) -> float:

@@ -62,13 +62,6 @@ def test_the_best_split_is_the_best_and_never_above_unified(total, rates):
     assert max(served) <= pools.unified_rate_per_s(total, *rates) * (1 + 1e-9)
 
 
-def test_as_many_instances_as_a_rate_needs_and_no_more():
-    """Exactly two for twice the rate of one; a count of 2.0000001 must not become three."""
-    assert [pools.instances_for(rate, 0.1) for rate in (0.0, 0.1, 0.2, 0.3, 0.31)] == [1, 1, 2, 3, 4]
-    with pytest.raises(ValueError, match="serves nothing"):
-        pools.instances_for(1.0, 0.0)
-
-
 def test_prices_by_hand():
     """3 an hour for 0.5 PFLOP/s is 6 per PFLOP/s; 1,000 tokens a second are 3.6 million an hour."""
     assert pools.price_of(3.0, 0.5e15, pools.PFLOP) == pytest.approx(6.0)
