@@ -18,3 +18,12 @@ def home(tmp_path_factory):
         patch.setenv("LAB_HOME", str(folder))
         patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
         yield
+
+
+@pytest.fixture(scope="module")
+def empty_home(tmp_path_factory):
+    """As `home`, of a user who has no model and no text."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
+        yield

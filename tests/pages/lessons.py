@@ -2,12 +2,19 @@
 
 import json
 import re
+from collections.abc import Iterable
 
 from streamlit.testing.v1 import AppTest
 
 from engine.paths import runs_dir
 from engine.service import files
-from pages._ui.words import PAGES
+from pages._ui.words import PAGES, Words
+
+# A fact that is missing, or a key without words: both show as they are.
+LEFT_OPEN = re.compile(
+    r"\{\w+\}|\bNone\b|\b(?:balance|calc|field|formats|gpu|link|meaning|measured|mechanism|overlap|phase|policy"
+    r"|recall|recurrent|run|schedule|stage|state|ten|texts|track)\.[a-z_]+"
+)
 
 
 def lesson(folder: str, /, **address: str) -> AppTest:
@@ -29,6 +36,18 @@ def complete(app: AppTest) -> str:
     found = html(app)
     assert "lab-title" in found and "<script>alert" not in found
     return found
+
+
+def left_open(found: str) -> list[str]:
+    """What of a text, or of HTML outside its tags, was left open."""
+    return LEFT_OPEN.findall(re.sub(r"<[^>]+>", " ", found))
+
+
+def said(found: Iterable[tuple[str, dict]], words: Words) -> str:
+    """All sentences of a story, none left open."""
+    text = " ".join(words(key, **facts) for key, facts in found)
+    assert text and not left_open(text), text
+    return text
 
 
 def stored(result: dict, name: str) -> str:

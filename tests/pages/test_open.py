@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
 from engine import profiles
 from engine.experiments.recurrent_scenario import DECAY, DELTA, MECHANISMS, SOFTMAX, SUM
 from engine.formulas.memory import request_bytes
-from pages._ui import recordings, session
+from pages._ui import recordings
 from pages._ui.words import Words
 from pages.open import meaning_story as meaning
 from pages.open import recurrent, run_form
@@ -18,28 +17,13 @@ from pages.open import recurrent_story as story
 from pages.open import state_story as state
 from pages.open import ten_story as ten
 from tests.pages import streaming_small
-from tests.pages.lessons import complete, html, lesson, stored
+from tests.pages.lessons import complete, html, left_open, lesson, said, stored
 from tests.pages.recurrent_small import recurrent as result_of
 
 EN, KO = Words("en", "open"), Words("ko", "open")
 LANGUAGES = pytest.mark.parametrize("words", [EN, KO], ids=["en", "ko"])
-LEFT_OPEN = re.compile(r"\{\w+\}|\b(?:state|recurrent|recall|meaning|ten|mechanism|policy|phase|field|run)\.[a-z_]+|\bNone\b")
+pytestmark = pytest.mark.usefixtures("empty_home")
 MODELS, DEVICES, LINKS = profiles.models(), profiles.devices(), profiles.links()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(tmp_path_factory.mktemp("home")))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
-
-
-def said(found, words: Words) -> str:
-    """All sentences of a story; a key without words, or a fact that is missing, would show as it is."""
-    text = " ".join(words(key, **facts) for key, facts in found)
-    assert text and not LEFT_OPEN.search(text), text
-    return text
 
 
 def drawn(spec: dict) -> dict:
@@ -136,7 +120,7 @@ def test_any_run_has_a_page(words, changes):
         texts.append(story.recall_alt(result, dim, words))
         for head, rows in (story.recall_table(result, dim, words), story.ages_table(result, dim, words), story.rewrites_table(result, dim, words)):
             assert all(len(row) == len(head) for row in rows)
-    assert not any(LEFT_OPEN.search(text) for text in texts), texts
+    assert not any(left_open(text) for text in texts), texts
 
 
 @LANGUAGES
@@ -219,7 +203,7 @@ def test_every_model_at_ten_million_tokens(words, model):
     assert choice.size(choice.model) == request_bytes(MODELS[model].groups, ten.LONG, "bf16")
     assert choice.prefill_s() > 0 and choice.holders >= 1
     drawn(ten.spec(choice, LINKS, words))
-    assert not LEFT_OPEN.search(ten.alt(choice, LINKS, words))
+    assert not left_open(ten.alt(choice, LINKS, words))
     head, rows = ten.table(choice, LINKS, words)
     assert len(rows) > 10 and all(len(row) == len(head) for row in rows)
 
@@ -257,7 +241,7 @@ def test_which_of_both_is_longer_is_computed(words):
 def test_every_part_opens(lang, part, shown):
     found = complete(lesson("open", lang=lang, part=part))
     assert shown in found and Words(lang, "open")("page.title") in found
-    assert not LEFT_OPEN.search(re.sub(r"<[^>]+>", " ", found)), "a key instead of a word"
+    assert not left_open(found), "a key instead of a word"
 
 
 def test_a_run_in_the_address_is_shown_with_its_price():
@@ -265,7 +249,7 @@ def test_a_run_in_the_address_is_shown_with_its_price():
     app = lesson("open", lang="en", part="recurrent", recurrent=run)
     found = complete(app)
     assert "lab-badge-measured" in found and "of 1,024 pairs" in found
-    assert not LEFT_OPEN.search(re.sub(r"<[^>]+>", " ", found))
+    assert not left_open(found)
 
 
 def test_without_any_result_the_page_says_so(monkeypatch):

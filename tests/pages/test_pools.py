@@ -12,33 +12,18 @@ import pytest
 from engine import profiles
 from engine.experiments.pools_scenario import pools
 from engine.formulas import pools as formulas
-from pages._ui import recordings, session
+from pages._ui import recordings
 from pages._ui.words import Words
 from pages.pools import balance_story as balance
 from pages.pools import gpu_story as gpu
 from pages.pools import instance
 from pages.pools import measured_story as measured
 from tests.pages import pools_small as small
-from tests.pages.lessons import complete, html, lesson, stored
+from tests.pages.lessons import complete, html, left_open, lesson, said, stored
 
 EN, KO = Words("en", "pools"), Words("ko", "pools")
 LANGUAGES = pytest.mark.parametrize("words", [EN, KO], ids=["en", "ko"])
-LEFT_OPEN = re.compile(r"\{\w+\}|\b(?:measured|balance|gpu|run|schedule|track)\.[a-z_]+")
-
-
-def said(found, words: Words) -> str:
-    """All sentences of a story; a key without words, or a fact that is missing, would show as it is."""
-    text = " ".join(words(key, **facts) for key, facts in found)
-    assert text and not LEFT_OPEN.search(text), text
-    return text
-
-
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(tmp_path_factory.mktemp("home")))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
+pytestmark = pytest.mark.usefixtures("empty_home")
 
 
 def keys(found) -> list[str]:
@@ -208,7 +193,7 @@ def test_all_pictures_have_one_scale(words):
     assert max(ends) == pytest.approx(100, abs=0.1) and made.count("role='img'") == 4
     heights = [int(h) for h in re.findall(r"height:(\d+)%", made)]
     assert max(heights) == 100 and min(heights) > 0
-    assert not LEFT_OPEN.search(re.sub(r"<[^>]+>", " ", made))
+    assert not left_open(made)
     assert measured.pictures({}, words) == "" and measured.pictures({"1:1": {**result["arrangements"]["1:1"], "trace": {**result["arrangements"]["1:1"]["trace"], "steps": []}}}, words) == ""
 
 
@@ -318,7 +303,7 @@ def test_a_choice_nobody_offered_becomes_the_lessons_own(name, value):
 def test_every_model_has_a_picture_or_a_reason(words, model):
     """On instances of eight H200 all fit."""
     now = choice(model=model, prefill="h200-sxm", decode="h200-sxm", devices=8)
-    assert now.possible and said(balance.headline(now), words) and not LEFT_OPEN.search(balance.alt(now, words))
+    assert now.possible and said(balance.headline(now), words) and not left_open(balance.alt(now, words))
     assert all(line["points"] for line in balance.spec(now, words)["lines"])
 
 
@@ -409,7 +394,7 @@ def test_every_part_opens(lang, part, shown, monkeypatch):
     monkeypatch.setattr(recordings, "names", lambda kind="*", model=None: [])
     found = complete(lesson("pools", lang=lang, part=part))
     assert shown in found and Words(lang, "pools")("page.title") in found
-    assert not LEFT_OPEN.search(re.sub(r"<[^>]+>", " ", found)), "a key instead of a word"
+    assert not left_open(found), "a key instead of a word"
 
 
 def asked(app, name: str) -> str:

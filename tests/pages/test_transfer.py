@@ -5,35 +5,20 @@ from __future__ import annotations
 import re
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from engine import profiles
 from engine.service.store import Store
-from pages._ui import recordings, session
-from pages._ui.words import PAGES, Words, policy_name
+from pages._ui import recordings
+from pages._ui.words import Words, policy_name
 from pages.transfer import calculator_story as calc
 from pages.transfer import formats_story as formats
 from pages.transfer import overlap_story as overlap
 from tests.pages import transfer_small as small
+from tests.pages.lessons import complete, html, left_open, lesson, said
 
 EN, KO = Words("en", "transfer"), Words("ko", "transfer")
 LANGUAGES = pytest.mark.parametrize("words", [EN, KO], ids=["en", "ko"])
-LEFT_OPEN = re.compile(r"\{\w+\}|\b(?:formats|overlap|calc|texts|link|stage|policy)\.[a-z_]+")
-
-
-def said(found, words: Words) -> str:
-    """All sentences of a story; a key without words, or a fact that is missing, would show as it is."""
-    text = " ".join(words(key, **facts) for key, facts in found)
-    assert text and not LEFT_OPEN.search(text), text
-    return text
-
-
-@pytest.fixture(autouse=True, scope="module")
-def home(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_HOME", str(tmp_path_factory.mktemp("home")))
-        patch.setattr(session, "browser", lambda: "a-browser-of-these-tests")
-        yield
+pytestmark = pytest.mark.usefixtures("empty_home")
 
 
 # ------------------------------------------------------------------ formats
@@ -159,12 +144,12 @@ def test_a_prefill_that_took_another_time_is_told(words, second, key):
 @LANGUAGES
 def test_both_timelines_are_on_one_scale_with_words(words):
     """The end of the slower one is the end of both, or the shorter would look as long."""
-    html = overlap.timelines(small.overlap(), words)
-    assert html.count("role='img'") == 2 and html.count("kt-packed") == 6
-    assert "left:50.00%;width:50.00%" in html and "1–5" in html and "26–30" in html
-    ends = [float(a) + float(b) for a, b in re.findall(r"left:([\d.]+)%;width:([\d.]+)%", html)]
+    made = overlap.timelines(small.overlap(), words)
+    assert made.count("role='img'") == 2 and made.count("kt-packed") == 6
+    assert "left:50.00%;width:50.00%" in made and "1–5" in made and "26–30" in made
+    ends = [float(a) + float(b) for a, b in re.findall(r"left:([\d.]+)%;width:([\d.]+)%", made)]
     assert max(ends) <= 100.01
-    assert not LEFT_OPEN.search(html)
+    assert not left_open(made)
 
 
 # ------------------------------------------------------------------ the calculator
@@ -220,7 +205,7 @@ def test_every_model_has_a_chart_and_tables(words, model):
     assert len(spec["lines"]) == len(calc.DRAWN) + now.model.dense
     head, rows = calc.table(now, links, words)
     assert {len(row) for row in rows} == {len(head)} and len(calc.rdma(now, links, words)[1]) == len(calc.STAGED)
-    assert not LEFT_OPEN.search(calc.alt(now, links, words))
+    assert not left_open(calc.alt(now, links, words))
     if sentence := calc.longer(now):
         said([sentence], words)
 
@@ -244,41 +229,27 @@ def test_a_choice_nobody_offered_becomes_the_lessons_own(name, value):
 # ------------------------------------------------------------------ the page
 
 
-def opened(**address: str) -> AppTest:
-    app = AppTest.from_file(PAGES / "router.py", default_timeout=30)
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page(str(PAGES / "transfer" / "page.py")).run()
-    assert not app.exception
-    return app
-
-
-def html(app: AppTest) -> str:
-    return "\n".join(element.proto.body for element in app.get("html"))
-
-
 @pytest.mark.parametrize("lang", ["en", "ko"])
 @pytest.mark.parametrize(("part", "shown"), [("formats", "kt-bars"), ("overlap", "kt-timeline"), ("calculator", "lab-badge-computed"), ("details", "A10")])
 def test_every_part_opens_with_the_recording(lang, part, shown):
-    found = html(opened(lang=lang, part=part))
+    found = complete(lesson("transfer", lang=lang, part=part))
     assert shown in found and Words(lang, "transfer")("page.title") in found
-    assert not LEFT_OPEN.search(re.sub(r"<[^>]+>", " ", found)), "a key instead of a word"
+    assert not left_open(found), "a key instead of a word"
 
 
 @pytest.mark.parametrize("part", ["formats", "overlap"])
 def test_without_a_recording_or_an_overlap_the_page_says_so(part, monkeypatch):
     monkeypatch.setattr(recordings, "names", lambda kind="*", model=None: [])
-    assert EN("source.none_title") in html(opened(lang="en", part=part))
+    assert EN("source.none_title") in complete(lesson("transfer", lang="en", part=part))
     Store().save(small.transfer(run_id=f"no-overlap-{part}", overlap=None))
-    found = html(opened(lang="en", part=part, transfer=f"no-overlap-{part}"))
+    found = complete(lesson("transfer", lang="en", part=part, transfer=f"no-overlap-{part}"))
     assert (EN("overlap.none_title") in found) == (part == "overlap")
 
 
 def test_a_run_in_the_address_is_shown_over_another_link():
     Store().save(small.transfer(run_id="a-transfer-of-mine"))
-    app = opened(lang="en", transfer="a-transfer-of-mine")
-    assert "lab-badge-measured" in html(app)
+    app = lesson("transfer", lang="en", transfer="a-transfer-of-mine")
+    assert "lab-badge-measured" in complete(app)
     app.selectbox(key="transfer-link").set_value("ethernet-10").run()
     assert not app.exception and "lab-badge-computed" in html(app) and "Ethernet 10 Gb/s" in html(app)
 
@@ -286,4 +257,4 @@ def test_a_run_in_the_address_is_shown_over_another_link():
 @pytest.mark.parametrize("value", ["", "../../etc/passwd", "<script>alert(1)</script>", "\x00", "a" * 4000])
 @pytest.mark.parametrize("name", ["transfer", "part"])
 def test_an_address_nobody_gave_out(name, value):
-    assert "<script>alert" not in html(opened(lang="en", **{name: value}))
+    complete(lesson("transfer", lang="en", **{name: value}))
