@@ -7,6 +7,7 @@ runs again while a run is under way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
 import streamlit as st
@@ -108,6 +109,29 @@ def watch(run: str, words: Words, phases: tuple[str, ...], *, own: bool, point: 
         st.html(f"<p class='lab-note'>{escape(words(note))}</p>")
 
     draw()
+
+
+def go(make: Callable[[], object], words: Words, place, suffix: str = "", *, slot: str = session.RUN) -> object | None:
+    """The button, in `place`, that runs the scenario which a form holds; gives that scenario.
+
+    make: gives the scenario; a LabError that it raises is told, and the button is off. suffix: of the keys, which tells
+    several forms on one page apart.
+    """
+    try:
+        scenario = make()
+    except LabError as error:
+        st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
+        place.button(words("run.go"), key=f"blocked{suffix}", disabled=True)
+        return None
+    if offer(needs(scenario), words, suffix) and place.button(words("run.go"), type="primary", key=f"go{suffix}"):
+        submit(scenario, words, slot=slot)
+    return scenario
+
+
+def needs(scenario) -> list[tuple[str, bool]]:
+    """The model and the text of a run, if it reads one, and whether they are on this machine."""
+    found = [(scenario.model, client.model_ready(scenario.model))]
+    return [*found, (scenario.text, client.text_ready(scenario.text))] if scenario.text else found
 
 
 def offer(needs: list[tuple[str, bool]], words: Words, key: str = "") -> bool:

@@ -6,10 +6,9 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.wall_scenario import PAGED, RESERVED, VARIANTS, WALL, WallScenario, wall_for
 from engine.service import client
-from pages._ui import charts, errors, experiment, history, outcome, parts, predict, run_panel
+from pages._ui import charts, experiment, history, outcome, parts, predict, run_panel
 from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
 from pages.memory import measured_story as story
@@ -58,15 +57,7 @@ def _form(words: Words, shown: dict | None) -> None:
             place = st.container(width="content")
             history.popover(WALL, words, {WALL: words("measured.title")}, SLOT)
             st.html(f"<p class='lab-note lab-beside'>{escape(outcome.device_line(client.device(), words))}</p>", width="stretch")
-        try:
-            scenario = base.changed({**changes, "repeats": repeats})
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), type="primary", key="blocked-wall", disabled=True)
-            return
-        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
-        if run_panel.offer(needs, words, "-wall") and place.button(words("run.go"), type="primary", key="go-wall"):
-            run_panel.submit(scenario, words, slot=SLOT)
+        run_panel.go(lambda: base.changed({**changes, "repeats": repeats}), words, place, "-wall", slot=SLOT)
 
     draw()
 

@@ -6,10 +6,9 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.recurrent_scenario import RECURRENT, RecurrentScenario, recurrent_for
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel
+from pages._ui import history, outcome, run_panel
 from pages._ui.words import Words, field_label
 
 OFFERED = {
@@ -33,15 +32,7 @@ def panel(words: Words, shown: dict | None) -> None:
                 changes = _changes(start, words)
             history.popover(RECURRENT, words, {RECURRENT: words("part.recurrent")}, RECURRENT)
             st.html(f"<p class='lab-note lab-beside'>{escape(outcome.device_line(device, words))}</p>", width="stretch")
-        try:
-            scenario = start.changed(changes)
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key=f"blocked-{RECURRENT}", disabled=True)
-            return
-        needs = [(scenario.model, client.model_ready(scenario.model))]
-        if run_panel.offer(needs, words, f"-{RECURRENT}") and place.button(words("run.go"), type="primary", key=f"go-{RECURRENT}"):
-            run_panel.submit(scenario, words, slot=RECURRENT)
+        run_panel.go(lambda: start.changed(changes), words, place, f"-{RECURRENT}", slot=RECURRENT)
 
     draw()
 

@@ -6,15 +6,13 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
-from engine.experiments.pools_scenario import POOLS, UNIFIED, PoolsScenario, pools, pools_for
+from engine.experiments.pools_scenario import EXACT, POOLS, UNIFIED, PoolsScenario, pools, pools_for
 from engine.formulas.kv import KV_DTYPES
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel
+from pages._ui import history, outcome, run_panel
 from pages._ui.words import Words, field_label, schedule_name
 
 ARRANGEMENTS = (UNIFIED, "1:1", "2:1", "1:2", "2:2", "3:1", "1:3")
-EXACT = "exact"
 MIB, MB = 2**20, 10**6
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -34,15 +32,7 @@ def panel(words: Words, case: str, shown: dict | None) -> None:
             history.popover(POOLS, words, {name: found.title[words.lang] for name, found in pools().items()}, POOLS)
             about = f"{escape(pools()[case].summary[words.lang])} {escape(outcome.device_line(device, words))}"
             st.html(f"<p class='lab-note lab-beside'>{about}</p>", width="stretch")
-        try:
-            scenario = base.changed(changes)
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key=f"blocked-{POOLS}", disabled=True)
-            return
-        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
-        if run_panel.offer(needs, words, f"-{POOLS}") and place.button(words("run.go"), type="primary", key=f"go-{POOLS}"):
-            run_panel.submit(scenario, words, slot=POOLS)
+        run_panel.go(lambda: base.changed(changes), words, place, f"-{POOLS}", slot=POOLS)
 
     draw()
 

@@ -6,10 +6,9 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.ring_scenario import MOST_RANKS, RING, RingScenario, ring_for
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel, texts
+from pages._ui import history, outcome, run_panel, texts
 from pages._ui.words import Words, field_label
 
 
@@ -31,15 +30,7 @@ def panel(words: Words, shown: dict | None) -> None:
             history.popover(RING, words, {RING: words("part.measured")}, RING)
             st.html(f"<p class='lab-note lab-beside'>{escape(outcome.device_line(device, words))}</p>", width="stretch")
         own = texts.own(words) if text == texts.OWN else None
-        try:
-            scenario = base.changed({**changes, "text": client.keep_text(*own) if own else text})
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key=f"blocked-{RING}", disabled=True)
-            return
-        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
-        if run_panel.offer(needs, words, f"-{RING}") and place.button(words("run.go"), type="primary", key=f"go-{RING}"):
-            run_panel.submit(scenario, words, slot=RING)
+        run_panel.go(lambda: base.changed({**changes, "text": client.keep_text(*own) if own else text}), words, place, f"-{RING}", slot=RING)
 
     draw()
 

@@ -6,10 +6,9 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.roofline_scenario import ROOFLINE, RooflineScenario, roofline_for
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel
+from pages._ui import history, outcome, run_panel
 from pages._ui.words import Words
 
 MIB = 2**20
@@ -34,17 +33,9 @@ def panel(words: Words, shown: dict | None, slot: str) -> None:
             place = st.container(width="content")
             history.popover(ROOFLINE, words, {ROOFLINE: words("nav.roofline")}, slot)
             about = st.container(width="stretch")
-        try:
-            scenario = start.changed({**changes, "repeats": repeats})
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key="blocked", disabled=True)
-            return
-        about.html(f"<p class='lab-note lab-beside'>{escape(_about(scenario, words))} {escape(outcome.device_line(device, words))}</p>")
-        if run_panel.offer([(scenario.model, client.model_ready(scenario.model))], words) and place.button(
-            words("run.go"), type="primary", key="go"
-        ):
-            run_panel.submit(scenario, words, slot=slot)
+        scenario = run_panel.go(lambda: start.changed({**changes, "repeats": repeats}), words, place, slot=slot)
+        if scenario:
+            about.html(f"<p class='lab-note lab-beside'>{escape(_about(scenario, words))} {escape(outcome.device_line(device, words))}</p>")
 
     draw()
 

@@ -93,7 +93,7 @@ def _pretrained(words: Words) -> None:
 def _on_request(scenario: LengthsScenario, recorded: dict | None, words: Words) -> None:
     """The button, and how long it takes."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"lab-run-{PRETRAINED}"):
-        ready = run_panel.offer(run_form.needs(scenario), words, f"-{PRETRAINED}")
+        ready = run_panel.offer(run_panel.needs(scenario), words, f"-{PRETRAINED}")
         if ready and st.button(words("lengths.go_pretrained"), key=f"go-{PRETRAINED}"):
             run_panel.submit(scenario, words, slot=PRETRAINED)
         if recorded:

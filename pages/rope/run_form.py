@@ -8,10 +8,9 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.formulas.rope import RAMPS
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel
+from pages._ui import history, outcome, run_panel
 from pages._ui.words import Words, field_label
 from pages.rope import methods
 
@@ -42,21 +41,9 @@ def panel(form: Form, words: Words, shown: dict | None) -> None:
                 changes = _changes(form, start, words)
             history.popover(kind, words, {kind: words(f"part.{kind}")}, kind)
             st.html(f"<p class='lab-note lab-beside'>{escape(outcome.device_line(device, words))}</p>", width="stretch")
-        try:
-            scenario = start.changed(changes)
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key=f"blocked-{kind}", disabled=True)
-            return
-        if run_panel.offer(needs(scenario), words, f"-{kind}") and place.button(words("run.go"), type="primary", key=f"go-{kind}"):
-            run_panel.submit(scenario, words, slot=kind)
+        run_panel.go(lambda: start.changed(changes), words, place, f"-{kind}", slot=kind)
 
     draw()
-
-
-def needs(scenario) -> list[tuple[str, bool]]:
-    """What a run needs on this machine, and whether it is here."""
-    return [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
 
 
 def _changes(form: Form, start, words: Words) -> dict:

@@ -10,7 +10,6 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.scenarios import (
     TRANSFERS,
     SchedulesScenario,
@@ -18,7 +17,7 @@ from engine.experiments.scenarios import (
     workloads,
 )
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel, texts
+from pages._ui import history, outcome, run_panel, texts
 from pages._ui.words import Words, field_label
 
 MIB = 2**20
@@ -58,22 +57,12 @@ def panel(words: Words, shown: dict | None = None) -> None:
             history.popover("schedules", words, titles)
             about = f"{escape(summaries[workload])} {escape(outcome.device_line(device, words))}"
             st.html(f"<p class='lab-note lab-beside'>{about}</p>", width="stretch")
-        try:
-            if values["text"] == texts.OWN:
-                values["text"] = client.keep_text(*own)
-            scenario = base.changed({**values, "repeats": times})
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), type="primary", key="blocked", disabled=True)
-            return
-        needs = [
-            (scenario.model, client.model_ready(scenario.model)),
-            (scenario.text, client.text_ready(scenario.text)),
-        ]
-        if not run_panel.offer(needs, words):
-            return
-        if place.button(words("run.go"), type="primary", key="go"):
-            run_panel.submit(scenario, words)
+
+        def chosen() -> SchedulesScenario:
+            text = client.keep_text(*own) if values["text"] == texts.OWN else values["text"]
+            return base.changed({**values, "text": text, "repeats": times})
+
+        run_panel.go(chosen, words, place)
 
     draw()
 

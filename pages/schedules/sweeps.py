@@ -6,10 +6,9 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.sweep_scenarios import BACKLOG, CHUNK_SWEEP, SweepScenario, sweep_for
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, predict, recordings, routes, run_panel, session
+from pages._ui import history, outcome, parts, predict, recordings, routes, run_panel, session
 from pages._ui.palette import Palette
 from pages._ui.words import Words, field_label
 from pages.schedules import million, sections, sweep_story
@@ -62,15 +61,7 @@ def _form(kind: str, words: Words, shown: dict | None) -> None:
                 changes = _numbers(kind, start, words)
             place = st.container(width="content")
             history.popover(kind, words, {kind: words(f"part.{kind}")}, SLOTS[kind])
-        try:
-            scenario = base.changed({**changes, "repeats": repeats})
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key=f"blocked-{kind}", disabled=True)
-            return
-        needs = [(name, ready(name)) for name, ready in ((scenario.model, client.model_ready), (scenario.text, client.text_ready))]
-        if run_panel.offer(needs, words, f"-{kind}") and place.button(words("run.go"), key=f"go-{kind}"):
-            run_panel.submit(scenario, words, slot=SLOTS[kind])
+        run_panel.go(lambda: base.changed({**changes, "repeats": repeats}), words, place, f"-{kind}", slot=SLOTS[kind])
 
     draw()
 

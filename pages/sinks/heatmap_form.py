@@ -6,10 +6,9 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.attention_scenario import ATTENTION, AttentionScenario, attention_for
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel, texts
+from pages._ui import history, outcome, run_panel, texts
 from pages._ui.words import Words, field_label
 
 FIELDS = ("offset", "first_k")
@@ -36,15 +35,7 @@ def panel(words: Words, shown: dict | None, slot: str) -> None:
             history.popover(ATTENTION, words, {ATTENTION: words("part.heatmap")}, slot)
             st.html(f"<p class='lab-note lab-beside'>{escape(outcome.device_line(device, words))}</p>", width="stretch")
         own = texts.own(words) if text == texts.OWN else None
-        try:
-            scenario = base.changed({**changes, "text": client.keep_text(*own) if own else text})
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key="blocked-attention", disabled=True)
-            return
-        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
-        if run_panel.offer(needs, words, "-attention") and place.button(words("run.go"), type="primary", key="go-attention"):
-            run_panel.submit(scenario, words, slot=slot)
+        run_panel.go(lambda: base.changed({**changes, "text": client.keep_text(*own) if own else text}), words, place, "-attention", slot=slot)
 
     draw()
 

@@ -8,9 +8,8 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel, texts
+from pages._ui import history, outcome, run_panel, texts
 from pages._ui.words import Words, field_label
 
 
@@ -43,15 +42,7 @@ def panel(form: Form, words: Words, shown: dict | None) -> None:
             history.popover(kind, words, {kind: words(f"part.{kind}")}, kind)
             st.html(f"<p class='lab-note lab-beside'>{escape(outcome.device_line(device, words))}</p>", width="stretch")
         own = texts.own(words) if text == texts.OWN else None
-        try:
-            scenario = base.changed({**changes, "text": client.keep_text(*own) if own else text})
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key=f"blocked-{kind}", disabled=True)
-            return
-        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
-        if run_panel.offer(needs, words, f"-{kind}") and place.button(words("run.go"), type="primary", key=f"go-{kind}"):
-            run_panel.submit(scenario, words, slot=kind)
+        run_panel.go(lambda: base.changed({**changes, "text": client.keep_text(*own) if own else text}), words, place, f"-{kind}", slot=kind)
 
     draw()
 

@@ -6,11 +6,10 @@ from html import escape
 
 import streamlit as st
 
-from engine.errors import LabError
 from engine.experiments.transfer_scenario import TRANSFER, TransferScenario, transfer_for
 from engine.formulas.kv import KV_DTYPES
 from engine.service import client
-from pages._ui import errors, history, outcome, parts, run_panel
+from pages._ui import history, outcome, run_panel
 from pages._ui.words import Words, field_label
 
 LENGTHS = (256, 512, 1024, 2048, 4096)
@@ -30,15 +29,7 @@ def panel(words: Words, shown: dict | None) -> None:
                 changes = _changes(start, words)
             history.popover(TRANSFER, words, {TRANSFER: words("nav.transfer")}, TRANSFER)
             st.html(f"<p class='lab-note lab-beside'>{escape(outcome.device_line(device, words))}</p>", width="stretch")
-        try:
-            scenario = start.changed(changes)
-        except LabError as error:
-            st.html(parts.notice(words("run.invalid_title"), f"{errors.sentence(error, words)} {words('run.invalid')}"))
-            place.button(words("run.go"), key="blocked-transfer", disabled=True)
-            return
-        needs = [(scenario.model, client.model_ready(scenario.model)), (scenario.text, client.text_ready(scenario.text))]
-        if run_panel.offer(needs, words, "-transfer") and place.button(words("run.go"), type="primary", key="go-transfer"):
-            run_panel.submit(scenario, words, slot=TRANSFER)
+        run_panel.go(lambda: start.changed(changes), words, place, "-transfer", slot=TRANSFER)
 
     draw()
 
