@@ -21,6 +21,14 @@ def prose(text: str) -> str:
     return escape(NUMBER_AND_UNIT.sub("\u00a0", text))
 
 
+def heading(words: Words) -> str:
+    """What a page that is no lesson begins with: what it is, its title, and what for."""
+    return (
+        f"<p class='lab-eyebrow'>{escape(words('page.eyebrow'))}</p><h1 class='lab-title'>{escape(words('page.title'))}</h1>"
+        f"<p class='lab-lead'>{escape(words('page.lead'))}</p>"
+    )
+
+
 def cited(text: str) -> str:
     """Where a number of a profile or a paper is from, in the words of the profile: English in both languages, and marked so."""
     return f"<cite lang='en'>{prose(text)}</cite>"

@@ -48,10 +48,7 @@ def one(known: dict) -> str | None:
 known = claims()
 verdicts = tuple(option for option in VERDICTS if any(claim.verdict == option for claim in known.values()))
 lessons = tuple(option for option in LESSONS if any(option in claim.lessons for claim in known.values()))
-st.html(
-    f"<p class='lab-eyebrow'>{escape(words('page.eyebrow'))}</p><h1 class='lab-title'>{escape(words('page.title'))}</h1>"
-    f"<p class='lab-lead'>{escape(words('page.lead'))}</p>"
-)
+st.html(parts.heading(words))
 alone = one(known)
 if alone:
     chosen = [known[alone]]

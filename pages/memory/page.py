@@ -1,7 +1,5 @@
 """The memory-wall lesson: how many requests fit, computed for any model and device, and a wall of our own to run into."""
 
-import streamlit as st
-
 from pages._ui import lesson, session
 from pages.memory import details, measured, models, wall
 

@@ -1,7 +1,5 @@
 """The lesson about what nobody has solved: a state instead of a cache, a cache that keeps only meaning, and ten million tokens."""
 
-import streamlit as st
-
 from pages._ui import lesson, session
 from pages.open import details, meaning, recurrent, state, ten
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from html import escape
 from statistics import fmean, median
 
+from engine.experiments.pools_scenario import EXACT, UNIFIED
 from engine.measure import metrics
 from engine.measure.pools import DECODE, PREFILL, pool_of, queue
 from pages._ui import errors, fmt, parts
@@ -17,7 +18,6 @@ from pages._ui.charts import even_ticks
 from pages._ui.words import Words, model_title, schedule_name
 
 Sentence = tuple[str, dict[str, str]]
-UNIFIED, EXACT = "unified", "exact"
 # Numbers that differ by less than this share are called level.
 LEVEL = 0.1
 # Busy shares that differ by this factor are out of balance.

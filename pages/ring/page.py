@@ -1,7 +1,5 @@
 """The lesson about Ring Attention: keys and values that go round, what that costs here, and when it hides behind computing."""
 
-import streamlit as st
-
 from pages._ui import lesson, session
 from pages.ring import details, hiding, measured, steps
 

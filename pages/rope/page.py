@@ -1,7 +1,5 @@
 """The lesson about RoPE beyond the trained length: its clock hands, what breaks, what mends it, and by which formula."""
 
-import streamlit as st
-
 from pages._ui import lesson, session
 from pages.rope import clock, details, lengths, retrieval, workbench
 

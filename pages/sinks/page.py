@@ -1,7 +1,5 @@
 """The lesson about attention sinks: the sink seen in a real model, and what becomes of the model without it."""
 
-import streamlit as st
-
 from pages._ui import lesson, session
 from pages.sinks import details, heatmap, needle, published, streaming
 

@@ -1,7 +1,5 @@
 """The lesson about the cache that has to travel: formats, overlap, and which link is enough."""
 
-import streamlit as st
-
 from pages._ui import lesson, session
 from pages.transfer import calculator, details, formats, overlap
 
