@@ -64,7 +64,7 @@ def _change(found: Change, result: dict, words: Words) -> str:
     return (
         f"<li><span class='cr-what'>{parts.prose(words(f'change.{found.id}', **found.facts))}</span>"
         f"<span class='cr-values'><span>{parts.prose(found.before)}</span><i aria-hidden='true'>→</i>"
-        f"<span class='cr-hidden'>{escape(words('change.to'))}</span><b>{parts.prose(found.after)}</b></span>"
+        f"<span class='lab-unseen'>{escape(words('change.to'))}</span><b>{parts.prose(found.after)}</b></span>"
         f"{parts.badge(result['provenance'], words)}</li>"
     )
 

@@ -50,7 +50,7 @@ export class Cells {
       ...data.sinks.map((n) => h("option", { value: n, selected: n === this.sinks }, String(n))),
     );
     this.rows = [0, 1].map(() => ({ text: h("ol", { class: "kc-text" }), cache: h("ol", { class: "kc-cache" }), title: h("h3", {}), said: h("p", { class: "kc-said" }) }));
-    this.live = h("p", { class: "kc-unseen", "aria-live": "polite" });
+    this.live = h("p", { class: "lab-unseen", "aria-live": "polite" });
     this.element.setAttribute("aria-label", words("cells.label"));
     this.element.replaceChildren(
       this.steps.controls(words, h("label", {}, words("cells.sinks"), choose)),
@@ -95,7 +95,7 @@ export class Cells {
     return h(
       "li",
       { class: `kc-cell kc-${kind}` },
-      h("span", { class: "kc-unseen" }, whole + name),
+      h("span", { class: "lab-unseen" }, whole + name),
       h("b", { "aria-hidden": "true" }, token),
       h("small", { "aria-hidden": "true" }, String(place)),
     );

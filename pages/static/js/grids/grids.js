@@ -12,7 +12,7 @@ export class Grids {
     this.list = h("div", { class: "gd-list" });
     this.tip = h("div", { class: "gd-tip", "aria-hidden": "true" });
     this.tip.hidden = true;
-    this.words = h("p", { class: "gd-unseen" });
+    this.words = h("p", { class: "lab-unseen" });
     this.element = h("div", { class: "gd" }, this.words, this.list, this.tip);
     place.append(this.element);
     this.watch = new ResizeObserver(() => this.#spread());

@@ -50,7 +50,7 @@ export class Ring {
       { class: "kc-select", "aria-label": words("steps.ranks"), on: { change: (event) => this.#choose(Number(event.target.value)) } },
       ...data.ranks.map((n) => h("option", { value: n, selected: n === this.ranks }, String(n))),
     );
-    this.live = h("p", { class: "kc-unseen", "aria-live": "polite" });
+    this.live = h("p", { class: "lab-unseen", "aria-live": "polite" });
     this.place = h("div", { class: "rg-pair" });
     this.element.setAttribute("aria-label", words("steps.label"));
     const controls = this.steps.controls(words, h("label", {}, words("steps.ranks"), choose));

@@ -42,7 +42,7 @@ export class Controls {
     const choice = (name) => h("button", { type: "button", class: "tl-choice", "aria-pressed": "false", on: { click: () => act.show(name) } }, words(`timeline.${name}`));
     this.choices = { focus: choice("focus"), whole: choice("whole") };
     this.span = h("div", { class: "tl-group", role: "group", "aria-label": words("timeline.span") }, this.choices.focus, this.choices.whole);
-    this.said = h("span", { class: "tl-unseen", role: "status", "aria-live": "polite" });
+    this.said = h("span", { class: "lab-unseen", role: "status", "aria-live": "polite" });
     this.element = h(
       "div",
       { class: "tl-controls" },
