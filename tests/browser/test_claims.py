@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.browser.checks import PHONE, wide
+
 LANGUAGES = {"ko-KR": ("글 B", "입력과 출처"), "en-US": ("Text B", "Inputs and their sources")}
 
 
@@ -37,9 +39,9 @@ def test_from_a_lesson_to_its_claims_and_back(visit):
 
 
 def test_a_phone_has_nothing_to_scroll_sideways(visit):
-    watched = visit(locale="ko-KR", width=390, height=844, is_mobile=True, has_touch=True)
+    watched = visit(locale="ko-KR", **PHONE)
     page = watched.open("/claims")
     page.wait_for_selector("#claim-B4")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    wide = "[...document.querySelectorAll('.lab-claim *')].filter(e => e.getBoundingClientRect().right > 391 && !e.closest('.lab-scroll')).length"
-    assert page.evaluate(wide) == 0
+    assert not wide(page)
+    hanging = "[...document.querySelectorAll('.lab-claim *')].filter(e => e.getBoundingClientRect().right > 391 && !e.closest('.lab-scroll')).length"
+    assert page.evaluate(hanging) == 0

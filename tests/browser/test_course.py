@@ -5,18 +5,7 @@ The path itself is walked in test_the_whole_course.py.
 
 import re
 
-from axe_playwright_python.sync_playwright import Axe
-
-PHONE = {"width": 390, "height": 844, "is_mobile": True, "has_touch": True}
-
-
-def check(watched) -> None:
-    """What must hold whatever is on the page: nothing to scroll sideways for, and axe has nothing grave to say."""
-    watched.settle()
-    page = watched.page
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    grave = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
-    assert not [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200]) for v in grave]
+from tests.browser.checks import PHONE, check
 
 
 def test_a_learner_walks_takes_it_along_and_erases_it(visit):

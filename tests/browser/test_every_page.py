@@ -8,13 +8,12 @@ import re
 import tomllib
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from engine.formulas.kv import KV_DTYPES
 from engine.profiles import PROFILES_DIR
 from pages._ui import course
+from tests.browser.checks import PHONE, grave, wide
 from tests.browser.reading import DRAWN, READ
-from tests.browser.test_course import PHONE
 
 PATHS = ("/", "/course", *(f"/{lesson}" for lesson in course.LESSONS), "/quiz", "/claims")
 HANGUL = re.compile(r"[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]")
@@ -73,11 +72,6 @@ def still(watched) -> None:
         size, same = now, same + 1 if now == size else 0
 
 
-def grave(page) -> list:
-    found = Axe().run(page).response["violations"]
-    return [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200]) for v in found if v["impact"] in ("serious", "critical")]
-
-
 def views(watched):
     """Opens every page and there every part; gives where it is."""
     for path in PATHS:
@@ -112,8 +106,7 @@ def test_every_part_of_every_page_is_in_the_readers_language_and_accessible(visi
                 page.keyboard.press("Escape")
                 page.wait_for_selector("[data-testid=stPopoverBody]", state="hidden")
         said.update({(kind, text): (address, where) for kind, text, where in found})
-        inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, innerWidth]")
-        bad += [(address, "is wide")] if inner > outer else []
+        bad += [(address, "is wide")] if wide(page) else []
         page.evaluate(UNFOLD)
         bad += [(address, one) for one in grave(page)]
     assert len(said) > 1000

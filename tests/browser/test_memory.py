@@ -11,6 +11,7 @@ from engine.formulas import memory
 from engine.formulas.kv import KV_DTYPES, kv_bytes, state_bytes
 from pages._ui import fmt
 from pages.memory import calculator
+from tests.browser.checks import wide
 from tests.browser.harness import Harness
 
 LENGTHS = (1, 31, 32, 33, 127, 4095, 4096, 4097, 131_072, 1_000_003)
@@ -165,5 +166,5 @@ def test_on_a_phone_nothing_hangs_out(visit):
     watched = visit(width=390, height=800)
     page = watched.open("/memory")
     page.locator(".mw-stack").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert not wide(page)
     assert page.locator(".mw-stack").bounding_box()["width"] <= 390

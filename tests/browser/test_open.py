@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from axe_playwright_python.sync_playwright import Axe
-
 from pages._ui.words import Words
-
-
-def grave(page) -> list:
-    found = Axe().run(page).response["violations"]
-    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
+from tests.browser.checks import grave, wide
 
 
 def test_a_run_from_the_form_to_its_result(visit):
@@ -33,9 +27,7 @@ def test_a_run_from_the_form_to_its_result(visit):
     page.get_by_text(words("recall.dim", n=16), exact=True).click()
     watched.until(f"[...document.querySelectorAll('.pl-svg')].at(-1).getAttribute('aria-label') !== {before!r}")
     assert "16" in recall.get_attribute("aria-label")
-    assert not grave(page)
-    inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
-    assert inner <= outer
+    assert not grave(page) and not wide(page)
 
 
 def test_the_picture_follows_the_choice(visit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.browser.checks import wide
 from tests.browser.harness import Harness
 
 SPEC = {
@@ -105,7 +106,7 @@ def test_new_data_is_drawn_into_the_same_chart(opened):
 def test_on_a_phone_the_names_go_above_and_nothing_hangs_out(opened):
     page = opened(width=390)
     assert page.locator(".pl-legend li").all_inner_texts() == ["decode", "the roof", "published"]
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert not wide(page)
     page.set_viewport_size({"width": 1000, "height": 700})
     page.wait_for_function("document.querySelectorAll('.pl-name').length === 2")
     assert page.locator(".pl-legend li").all_inner_texts() == ["decode"]

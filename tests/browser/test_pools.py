@@ -2,22 +2,11 @@
 
 import re
 
-from axe_playwright_python.sync_playwright import Axe
-
 from engine.experiments.pools_scenario import pools
 from pages._ui.words import Words, schedule_name
+from tests.browser.checks import grave, wide
 
 KO, EN = Words("ko", "pools"), Words("en", "pools")
-
-
-def grave(page) -> list:
-    found = Axe().run(page).response["violations"]
-    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
-
-
-def wide(page) -> bool:
-    inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
-    return inner > outer
 
 
 def test_a_case_is_measured_from_the_form_to_its_result(visit):

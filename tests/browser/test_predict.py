@@ -1,12 +1,6 @@
 """A prediction by keyboard alone: committed before the numbers are read, compared, kept; and the end of a lesson."""
 
-from axe_playwright_python.sync_playwright import Axe
-
-GRAVE = ("serious", "critical")
-
-
-def grave(page) -> list:
-    return [(v["id"], v["nodes"][0]["html"][:200]) for v in Axe().run(page).response["violations"] if v["impact"] in GRAVE]
+from tests.browser.checks import grave, wide
 
 
 def test_a_choice_is_committed_by_keyboard_on_a_phone_and_kept(visit):
@@ -24,8 +18,7 @@ def test_a_choice_is_committed_by_keyboard_on_a_phone_and_kept(visit):
     page.keyboard.press("Enter")
     watched.see("예상과 다릅니다.")
     assert "내 예상: 통합. 나온 값: 분리형." in summary.inner_text()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert not grave(page)
+    assert not grave(page) and not wide(page)
 
     page = watched.open("/schedules")
     assert "내 예상: 통합." in page.locator(".st-key-lab-predict-schedules-last summary").inner_text()

@@ -1,10 +1,9 @@
 """A quiz with the keyboard alone, on a phone in Korean and on a desktop in English: answered, kept, taken away, brought along."""
 
-from axe_playwright_python.sync_playwright import Axe
-
 from engine.quiz.posed import pose
 from pages._ui import quiz
 from pages._ui.web import BrowserName
+from tests.browser.checks import PHONE, check
 
 ITEMS = {item.id: item for item in quiz.items("memory")}
 
@@ -24,18 +23,9 @@ def tab_to(watched, selector: str) -> None:
     raise AssertionError(f"Tab never comes to {selector}")
 
 
-def check(watched) -> None:
-    """What must hold whatever is on the page: nothing to scroll sideways for, and axe has nothing grave to say."""
-    watched.settle()
-    page = watched.page
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    grave = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
-    assert not [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"][:200]) for v in grave]
-
-
 def test_a_number_and_an_order_by_keyboard_on_a_phone(visit):
     """What a click does, Enter must do; what was answered is there again after a reload."""
-    watched = visit(locale="ko-KR", width=390, height=844, is_mobile=True, has_touch=True)
+    watched = visit(locale="ko-KR", **PHONE)
     page = watched.open("/quiz?item=memory-kv-total")
     question = asked(watched, "memory-kv-total", "ko")
     tab_to(watched, "input[type=text]")
@@ -48,7 +38,7 @@ def test_a_number_and_an_order_by_keyboard_on_a_phone(visit):
     check(watched)
     page.locator("input[type=text]").focus()
     page.keyboard.press("Control+A")
-    page.keyboard.type(f"{question.answer:.6g}".replace(".", ",") + " ＧｉＢ")  # as a Korean keyboard may leave it
+    page.keyboard.type(f"{question.answer:.4f}".replace(".", ",") + " ＧｉＢ")  # as a Korean keyboard may leave it; with three digits a thousand
     page.keyboard.press("Enter")
     page.wait_for_selector(".qz-right")
     page.reload()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from engine.formulas import ring as formulas
 from pages._ui.words import Words
 from pages.ring import steps
+from tests.browser.checks import grave, wide
 from tests.browser.harness import Harness
 
 
@@ -99,9 +99,7 @@ def test_the_film_ends_and_the_blocks_have_moved(opened):
 def test_axe_has_nothing_grave_to_say_and_a_phone_scrolls_down_only(opened, scheme):
     page = opened(color_scheme=scheme, width=390, lang="ko")
     page.get_by_label("랭크 수").select_option("6")
-    found = Axe().run(page).response["violations"]
-    assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert not grave(page) and not wide(page)
 
 
 def test_a_run_from_the_form_to_its_result(visit):
@@ -118,10 +116,7 @@ def test_a_run_from_the_form_to_its_result(visit):
     watched.settle()
     page.locator(".pl-svg").first.wait_for()  # its bars are lines without height, which count as hidden
     assert page.locator(".rt-row").count() == 5
-    found = Axe().run(page).response["violations"]
-    assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
-    inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
-    assert inner <= outer
+    assert not grave(page) and not wide(page)
 
 
 def test_the_calculator_answers_a_choice(visit):
@@ -133,5 +128,4 @@ def test_the_calculator_answers_a_choice(visit):
     page.keyboard.press("Enter")
     watched.see("It does not hide")
     watched.settle()
-    found = Axe().run(page).response["violations"]
-    assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
+    assert not grave(page)

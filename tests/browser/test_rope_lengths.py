@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from pages._ui.words import Words
 from pages.rope import retrieval_story
+from tests.browser.checks import grave, wide
 from tests.browser.harness import Harness
 from tests.pages import rope_small as small
 
@@ -78,9 +78,7 @@ def test_new_cells_leave_the_reader_where_he_was(opened):
 def test_axe_has_nothing_grave_to_say_of_the_grids_and_a_phone_scrolls_down_only(opened, scheme):
     page = opened(color_scheme=scheme, width=390, lang="ko")
     page.keyboard.press("Tab")
-    found = Axe().run(page).response["violations"]
-    assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert not grave(page) and not wide(page)
     tip = page.locator(".gd-tip").bounding_box()
     assert tip["x"] >= 0 and tip["x"] + tip["width"] <= 390
 
@@ -105,7 +103,4 @@ def test_a_run_from_the_form_to_its_result(visit, locale, part, changes, seen):
     page.locator(f".st-key-lab-source-{part} .lab-badge-measured").wait_for(timeout=60_000)
     watched.settle()
     page.locator(seen).first.wait_for()
-    found = Axe().run(page).response["violations"]
-    assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
-    inner, outer = page.evaluate("[document.querySelector('[data-testid=stMain]').scrollWidth, window.innerWidth]")
-    assert inner <= outer
+    assert not grave(page) and not wide(page)

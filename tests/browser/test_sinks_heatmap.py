@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from pages._ui.words import Words
 from pages.sinks import heatmap_payload as payload
 from pages.sinks.shares import share
+from tests.browser.checks import grave, wide
 from tests.browser.harness import Harness
 from tests.pages import attention_small as small
 
@@ -124,7 +124,7 @@ def test_the_smallest_results_are_drawn(opened, tokens, layers, heads):
 
 def test_a_phone_scrolls_down_only(opened):
     page = opened(small.result(layers=30, heads=9), at=(14, 2), lang="ko", width=390, has_touch=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert not wide(page)
     cell(page, 20, 5).tap()
     assert page.locator(CHOSEN).inner_text().startswith("레이어 20, 헤드 5")
     cell(page, 20, 5).focus()
@@ -135,8 +135,7 @@ def test_a_phone_scrolls_down_only(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_nothing_grave_to_say_of_the_component(opened, scheme):
     page = opened(color_scheme=scheme)
-    found = Axe().run(page).response["violations"]
-    assert not [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
+    assert not grave(page)
 
 
 # ---------------------------------------------------------------- the lesson on the real app

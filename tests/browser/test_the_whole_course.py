@@ -10,7 +10,7 @@ from engine.quiz.posed import Posed, pose
 from pages._ui import course, coursework, quiz, recordings
 from pages._ui.web import BrowserName
 from pages._ui.words import Words
-from tests.browser.test_course import PHONE
+from tests.browser.checks import PHONE, wide
 
 OWN = "recurrent"  # measured on the way where the test asks for it: the quickest there is
 
@@ -48,10 +48,7 @@ class Walk:
     def arrived(self, page: str) -> None:
         self.watched.until(f"location.pathname === '/{page}' && !!document.querySelector('h1.lab-title')")
         self.watched.settle()
-        assert not self.wide(), page
-
-    def wide(self) -> bool:
-        return self.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth > innerWidth")
+        assert not wide(self.page), page
 
     def lesson(self, lesson: str, own_run=None) -> None:
         """One lesson, from its title to the link to the next one."""
@@ -101,7 +98,7 @@ class Walk:
         self.watched.settle()
         self.answer(self.posed(items[at]))
         self.page.wait_for_selector(".qz-right")
-        assert not self.wide(), items[at].id
+        assert not wide(self.page), items[at].id
 
     def posed(self, item) -> Posed:
         """The question with the numbers that were drawn for this browser."""
@@ -189,7 +186,7 @@ def test_a_new_learner_walks_the_whole_path(visit, lang, device, keyboard, own_r
     page.get_by_role("tab", name=words("part.synthesis")).click()
     page.wait_for_selector(".cr-remedy")
     walk.watched.settle()
-    assert not walk.wide()
+    assert not wide(walk.page)
     if lang == "ko":
-        wide = "[...document.querySelectorAll('.cr-axes *, .cr-remedy *')].filter(e => e.getBoundingClientRect().right > 391).length"
-        assert page.evaluate(wide) == 0
+        hanging = "[...document.querySelectorAll('.cr-axes *, .cr-remedy *')].filter(e => e.getBoundingClientRect().right > 391).length"
+        assert page.evaluate(hanging) == 0

@@ -10,6 +10,7 @@ import pytest
 from pages._ui import fmt, payload
 from pages._ui.timeline import spoken
 from pages._ui.words import Words
+from tests.browser.checks import wide
 from tests.browser.harness import Harness
 from tests.pages import partial, small
 
@@ -357,7 +358,7 @@ def test_a_phone_in_korean_has_everything_within_its_width(opened):
         has_touch=True,
         device_scale_factor=2,
     )
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert not wide(page)
     page.get_by_role("button", name="재생").click()
     page.wait_for_function("document.querySelector('.tl').labStats.at > 0.1")
     box = page.locator(".tl-canvas").first.bounding_box()
