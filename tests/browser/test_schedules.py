@@ -144,7 +144,7 @@ def test_cancelled_in_the_queue(visit):
     run_short(running, "90")
     waiting = visit()
     page = waiting.open("/schedules?lang=en")
-    run_short(waiting, "91")
+    run_short(waiting, "3000")  # long enough to be cancelled, should the first one have ended meanwhile
     page.get_by_role("button", name="Cancel").click()
     waiting.see("The run was stopped on request")
     wait_for_result(running)
