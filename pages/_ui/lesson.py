@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
 import streamlit as st
 
 from engine.errors import LabError
 from engine.quiz.coursework import Source
-from pages._ui import course, coursework, glossary, parts, progress, run_panel
+from pages._ui import course, coursework, glossary, parts, progress, run_panel, session
 from pages._ui.words import Words
+
+
+def show(lesson: str, sections: dict[str, Callable[[Words], None]]) -> None:
+    """A whole lesson: its opening, its parts by name, of which the open one is drawn, and its closing."""
+    words = session.words(lesson)
+    opening(words, lesson)
+    for part, place in session.open_parts(tuple(sections), words):
+        with place:
+            sections[part](words)
+    closing(words, lesson)
 
 
 def opening(words: Words, lesson: str) -> None:

@@ -3,20 +3,11 @@
 from pages._ui import lesson, session
 from pages.memory import details, measured, models, wall
 
-PARTS = ("wall", "measured", "models", "details")
+SECTIONS = {
+    "wall": wall.section,
+    "measured": lambda words: measured.section(words, session.colors(), touch=session.on_touch()),
+    "models": models.section,
+    "details": details.section,
+}
 
-words = session.words("memory")
-colors, touch = session.colors(), session.on_touch()
-
-lesson.opening(words, "memory")
-for part, place in session.open_parts(PARTS, words):
-    with place:
-        if part == "wall":
-            wall.section(words)
-        elif part == "measured":
-            measured.section(words, colors, touch=touch)
-        elif part == "models":
-            models.section(words)
-        else:
-            details.section(words)
-lesson.closing(words, "memory")
+lesson.show("memory", SECTIONS)

@@ -1,6 +1,6 @@
 """The lesson about RoPE beyond the trained length: its clock hands, what breaks, what mends it, and by which formula."""
 
-from pages._ui import lesson, session
+from pages._ui import lesson
 from pages.rope import clock, details, lengths, retrieval, workbench
 
 SECTIONS = {
@@ -11,10 +11,4 @@ SECTIONS = {
     "details": details.section,
 }
 
-words = session.words("rope")
-
-lesson.opening(words, "rope")
-for part, place in session.open_parts(tuple(SECTIONS), words):
-    with place:
-        SECTIONS[part](words)
-lesson.closing(words, "rope")
+lesson.show("rope", SECTIONS)

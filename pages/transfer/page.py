@@ -1,6 +1,6 @@
 """The lesson about the cache that has to travel: formats, overlap, and which link is enough."""
 
-from pages._ui import lesson, session
+from pages._ui import lesson
 from pages.transfer import calculator, details, formats, overlap
 
 SECTIONS = {
@@ -10,10 +10,4 @@ SECTIONS = {
     "details": details.section,
 }
 
-words = session.words("transfer")
-
-lesson.opening(words, "transfer")
-for part, place in session.open_parts(tuple(SECTIONS), words):
-    with place:
-        SECTIONS[part](words)
-lesson.closing(words, "transfer")
+lesson.show("transfer", SECTIONS)
