@@ -1,10 +1,8 @@
 """The roofline experiment: what is made of the times (a process that answers at once), and one real run of everything."""
 
 import json
-import os
 import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import psutil
 import pytest
 
 from engine.errors import LabError
-from engine.experiments import child, roofline
+from engine.experiments import roofline
 from engine.experiments.plan import Ground
 from engine.experiments.roofline import ONCE_S, WARM_UP_BELOW_S, plan_roofline, run_roofline, worst_case_s
 from engine.experiments.roofline_scenario import RooflineScenario, roofline_for
@@ -23,6 +21,7 @@ from engine.measure.device import cpu
 from engine.model.card import describe
 from engine.serving.cluster import Cancelled
 from engine.serving.deployment import cpu_deployment
+from tests.experiments.stand_in import StandIn
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = {"model": "random-tiny", "device": "cpu", "dtype": "float32"}
@@ -42,28 +41,15 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
 
 
-class Desk:
+class Desk(StandIn):
     """Stands in for the measuring process: says of each step what `seconds(step, how often it was asked before)` says."""
 
     def __init__(self, monkeypatch):
-        self.asked, self.opened, self.ended = [], None, False
+        super().__init__(monkeypatch)
+        self.steps, self.opened = [], None
         self.seconds = lambda step, number: 0.3 + 0.01 * number
-        monkeypatch.setattr(child, "started", self.started)
 
-    @contextmanager
-    def started(self, module, spec, cancelled):
-        self.cancelled = cancelled
-        try:
-            yield self
-        finally:
-            self.ended = True
-
-    def ask(self, record, wanted, on_other=lambda record: None):
-        if self.cancelled():
-            raise Cancelled
-        if record["type"] == "load":
-            on_other({"type": "loading"})
-            return {"pid": os.getpid()}
+    def answer(self, record, on_other):
         if record["type"] == "calibrate":
             for done in (0.0, 0.5):
                 on_other({"type": "calibrating", "done": done})
@@ -72,8 +58,8 @@ class Desk:
             self.opened = record
             return {}
         step = (record["batch"], record["new"], record["context"])
-        seconds = self.seconds(step, self.asked.count(step))
-        self.asked.append(step)
+        seconds = self.seconds(step, self.steps.count(step))
+        self.steps.append(step)
         return {"seconds": seconds, "linear": seconds / 2, "attention": seconds / 4}
 
 
@@ -121,9 +107,9 @@ def test_short_steps_warm_up_and_long_ones_are_measured_once(desk):
     took = {(1, 16, 0): WARM_UP_BELOW_S / 2, (1, 64, 0): ONCE_S * 2, (4, 1, 100): ONCE_S}
     desk.seconds = lambda step, number: took.get(step, 0.3) * (100 if step == (1, 16, 0) and number == 0 and step not in took else 1)
     points = by_id(run_roofline(SMALL.changed({"repeats": 4})))
-    assert desk.asked.count((1, 16, 0)) == 5 and points["prefill-16-all"]["runs"] == 4
-    assert desk.asked.count((1, 64, 0)) == 1 and points["prefill-64-all"]["runs"] == 1
-    assert desk.asked.count((4, 1, 100)) == 4 and points["decode-1x32-all"]["runs"] == 4
+    assert desk.steps.count((1, 16, 0)) == 5 and points["prefill-16-all"]["runs"] == 4
+    assert desk.steps.count((1, 64, 0)) == 1 and points["prefill-64-all"]["runs"] == 1
+    assert desk.steps.count((4, 1, 100)) == 4 and points["decode-1x32-all"]["runs"] == 4
 
 
 def test_a_busy_machine_leaves_out_repeats_and_no_step(desk, monkeypatch):
@@ -228,7 +214,7 @@ def test_a_disturbed_repeat_is_told(desk, monkeypatch):
 def test_cancelling_gives_the_device_back(desk):
     """A lock kept after a cancel stops everybody."""
     with pytest.raises(Cancelled):
-        run_roofline(SMALL, cancelled=lambda: len(desk.asked) > 3)
+        run_roofline(SMALL, cancelled=lambda: len(desk.steps) > 3)
     assert desk.ended
     with device_lock("cpu", "next", wait=False):
         pass
