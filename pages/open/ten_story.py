@@ -17,6 +17,7 @@ from engine.formulas.transfer import least_bytes_per_s, transfer_s
 from engine.profiles import DeviceProfile, LinkProfile, ModelProfile
 from pages._ui import fmt
 from pages._ui.charts import log_ticks
+from pages._ui.choosing import chosen
 from pages._ui.words import Words
 from pages.open.state_story import with_state
 from pages.transfer.calculator_story import between_machines, bits_per_s, long
@@ -83,9 +84,7 @@ def choice_of(found: Mapping, models: Mapping[str, ModelProfile], devices: Mappi
     """From whatever a session or an address holds: what is not possible becomes the lesson's own."""
 
     def one(name: str, allowed) -> object:
-        value = found.get(name)
-        fits = not isinstance(value, bool) and isinstance(value, int | float | str) and value in allowed
-        return value if fits else FIRST[name]
+        return chosen(found, name, allowed, FIRST)
 
     return Choice(
         model=models[one("model", growing(models))],

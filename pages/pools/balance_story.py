@@ -9,6 +9,7 @@ from html import escape
 from engine.formulas import pools
 from engine.profiles import DeviceProfile, ModelProfile
 from pages._ui import fmt, parts
+from pages._ui.choosing import chosen
 from pages._ui.words import Words
 from pages.pools.instance import Decoding, Instance
 
@@ -67,9 +68,7 @@ def choice_of(found: dict, models: dict, devices: dict) -> Choice:
     """From whatever a session or an address holds: what is not possible becomes the lesson's own."""
 
     def one(name: str, allowed) -> object:
-        value = found.get(name)
-        fits = not isinstance(value, bool) and isinstance(value, int | float | str) and value in allowed
-        return value if fits else FIRST[name]
+        return chosen(found, name, allowed, FIRST)
 
     workload = one("workload", (*WORKLOADS, OWN))
     own = one("prompt", range(PROMPT[0], PROMPT[1] + 1)), one("output", range(OUTPUT[0], OUTPUT[1] + 1))

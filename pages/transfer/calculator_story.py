@@ -12,6 +12,7 @@ from engine.formulas.transfer import least_bytes_per_s, staged_s, transfer_s
 from engine.profiles import DeviceProfile, LinkProfile, ModelProfile
 from pages._ui import fmt
 from pages._ui.charts import log_ticks
+from pages._ui.choosing import chosen
 from pages._ui.words import Words
 
 Sentence = tuple[str, dict[str, str]]
@@ -56,9 +57,7 @@ def choice_of(found: dict, models: dict, devices: dict) -> Choice:
     """From whatever a session or an address holds: what is not possible becomes the lesson's own."""
 
     def one(name: str, allowed) -> object:
-        value = found.get(name)
-        fits = not isinstance(value, bool) and isinstance(value, int | float | str) and value in allowed
-        return value if fits else FIRST[name]
+        return chosen(found, name, allowed, FIRST)
 
     return Choice(
         model=models[one("model", tuple(models))],
